@@ -135,6 +135,13 @@ async fn mesh_of_10_serves_50_clients_at_once() {
         client.register([record(seed, &format!("file-{seed}"), 1)]).await;
         clients.push(client);
     }
+    // Where a summary does not name a file yet, more indexers are asked for it.
+    for client in &clients[..10] {
+        for n in 0..CLIENTS {
+            let asked = async || Some(client.query(&format!("file-{n}"), 3).await);
+            eventually(async || asked().await.filter(|reply| reply.messages <= 3)).await;
+        }
+    }
     let mut working = JoinSet::new();
     for (seed, client) in (0..CLIENTS).zip(clients) {
         working.spawn(async move {

@@ -9,7 +9,10 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{ContentHash, Holder, Manifest, NodeId};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -55,7 +58,7 @@ const STORED_FILES: usize = 512;
 const STORED_BYTES: usize = 8 * 1024 * 1024;
 /// Files that wait to be stored, at most 64 KiB each.
 pub(super) const WAITING_MAX: usize = 256;
-/// Time after which what has come is stored while a source is waited for.
+/// Time after the first of them: an interrupted download keeps what came before.
 const STORED_AFTER: Duration = Duration::from_millis(300);
 
 /// A file of a single chunk.
@@ -197,10 +200,10 @@ impl Downloader {
         mut stored: impl FnMut(Vec<(Arrived, Result<PathBuf, Failure>)>),
     ) {
         while let Some(first) = arrived.recv().await {
-            let (mut bytes, mut group) = (first.bytes.len(), vec![first]);
+            let (mut bytes, until) = (first.bytes.len(), Instant::now() + STORED_AFTER);
+            let mut group = vec![first];
             while group.len() < STORED_FILES && bytes < STORED_BYTES {
-                // What has come is stored while a source is waited for.
-                let Ok(Some(next)) = timeout(STORED_AFTER, arrived.recv()).await else { break };
+                let Ok(Some(next)) = timeout_at(until, arrived.recv()).await else { break };
                 bytes += next.bytes.len();
                 group.push(next);
             }

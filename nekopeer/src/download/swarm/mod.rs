@@ -36,7 +36,7 @@ use super::{
 use crate::{failure::Failure, state::silence::SILENCE_MAX, util::tasks::blocking};
 
 /// Maximum number of sources asked concurrently.
-const SOURCES_MAX: usize = 8;
+const SOURCES_MAX: usize = 12;
 /// Target number of connections: with fewer sources each gets several, so that all cores have work.
 const STREAMS_AIMED_AT: usize = 2;
 /// Minimum file size for a second connection to the same source, in bytes.

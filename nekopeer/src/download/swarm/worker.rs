@@ -25,7 +25,7 @@ use crate::{
     util::progress::SourceProgress,
 };
 
-/// Outstanding requests per connection, so that the source always has one to answer.
+/// Outstanding leases per connection, so that the source always has one to answer.
 const ASKED_AHEAD: usize = 2;
 /// Bytes verified and written at a time, if they arrive fast enough: few enough to stay in the
 /// processor's cache, and enough to write most pages of the file once.
@@ -173,13 +173,14 @@ impl StreamWorker<'_> {
     }
 
     fn ask_ahead(&mut self) -> Result<Next, FetchError> {
-        if self.ask_have_at.is_some_and(|at| at <= Instant::now()) {
+        let is_have_asked = self.asked.iter().any(|asked| matches!(asked, Requested::Have));
+        if !is_have_asked && self.ask_have_at.is_some_and(|at| at <= Instant::now()) {
             self.ask_have_at = Some(Instant::now() + HAVE_EVERY);
             self.source.ask_have(&self.transfer.record)?;
             self.asked.push_back(Requested::Have);
         }
-        let is_whole = |asked: &&Requested| !matches!(asked, Requested::Run { is_last: false, .. });
-        while self.asked.iter().filter(is_whole).count() < ASKED_AHEAD {
+        let is_lease = |asked: &&Requested| matches!(asked, Requested::Run { is_last: true, .. });
+        while self.asked.iter().filter(is_lease).count() < ASKED_AHEAD {
             match self.transfer.next(self.id) {
                 Next::Fetch(run) if self.is_packed(&run) => self.ask_packed(run)?,
                 Next::Fetch(run) => {

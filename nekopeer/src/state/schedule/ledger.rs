@@ -16,6 +16,8 @@ pub(crate) type StreamId = u32;
 
 /// Strikes after which a source is asked no more. A corrupt chunk counts as all of them.
 pub(crate) const STRIKES_MAX: u32 = 3;
+/// Time after which a reader that got nothing has no share of the file.
+const READS_FOR: Duration = Duration::from_secs(3);
 /// Parts of the file; one of them may be fetched twice because a source was late that then delivered.
 const PARTS: u64 = 32;
 
@@ -73,14 +75,18 @@ pub(super) struct Ledger {
 pub(super) struct SourceState {
     pub(super) available: Availability,
     pub(super) strikes: u32,
+    /// When it was first heard of, or had more than before.
+    grew_at: Duration,
 }
 
 impl Ledger {
-    /// The sources that are still downloading, and were not struck out.
-    pub(super) fn readers(&self) -> impl Iterator<Item = &SourceId> + Clone {
+    /// The sources that are downloading: they were not struck out, and lately had more than before.
+    pub(super) fn readers(&self, now: Duration) -> impl Iterator<Item = &SourceId> + Clone {
         let sources = self.sources.iter();
-        let is_reader =
-            |source: &SourceState| source.strikes < STRIKES_MAX && source.available.part().is_some();
+        let is_reader = move |source: &SourceState| {
+            let grows = now.saturating_sub(source.grew_at) < READS_FOR;
+            grows && source.strikes < STRIKES_MAX && source.available.part().is_some()
+        };
         sources.filter(move |(_, source)| is_reader(source)).map(|(reader, _)| reader)
     }
 
@@ -155,21 +161,26 @@ impl Ledger {
 
 impl Schedule {
     /// Adds a source, or updates its availability.
-    pub(crate) fn offers(&mut self, source: SourceId, available: Availability) {
+    pub(crate) fn offers(&mut self, source: SourceId, available: Availability, now: Duration) {
         let known = self.ledger.sources.get(&source);
+        let held = |available: &Availability| available.part().map(|part| part.count_ones(..));
+        let grew_at = match known {
+            Some(known) if held(&available) == held(&known.available) => known.grew_at,
+            _ => now,
+        };
         if let Some(before) = known.and_then(|known| known.available.part()) {
             before
                 .ones()
                 .for_each(|index| self.ledger.copies[index] = self.ledger.copies[index].saturating_sub(1));
             self.ledger.partial_sources -= 1;
         }
-        if let Some(now) = available.part() {
-            now.ones()
+        if let Some(part) = available.part() {
+            part.ones()
                 .for_each(|index| self.ledger.copies[index] = self.ledger.copies[index].saturating_add(1));
             self.ledger.partial_sources += 1;
         }
         let strikes = known.map_or(0, |known| known.strikes);
-        self.ledger.sources.insert(source, SourceState { available, strikes });
+        self.ledger.sources.insert(source, SourceState { available, strikes, grew_at });
     }
 
     /// A stream to `source` was opened, which took `round_trips`.

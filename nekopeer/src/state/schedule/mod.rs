@@ -106,4 +106,6 @@ impl Schedule {
 }
 
 #[cfg(test)]
+mod crowd;
+#[cfg(test)]
 mod tests;

@@ -13,14 +13,19 @@ use super::{
 /// A lease is as long as the stream moves in some round trips, within these bounds in seconds: what is leased by several
 /// readers at once comes from the complete sources more than once.
 const LEASE_SECS_MIN: f64 = 0.05;
-const LEASE_SECS_MAX: f64 = 0.2;
-/// Bytes of a lease while the speed of the stream is unknown.
-const LEASE_BYTES_FIRST: u64 = 1024 * 1024;
+const LEASE_SECS_MAX: f64 = 1.0;
+/// Bytes of a lease while the speed of the stream is unknown. What a crowd of readers asks one source for at first, none of
+/// them has before all of it is sent.
+const LEASE_BYTES_FIRST: u64 = 256 * 1024;
 /// Bounds of a lease, in bytes.
-const LEASE_BYTES_MIN: u64 = 128 * 1024;
+const LEASE_BYTES_MIN: u64 = 256 * 1024;
 const LEASE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Maximum number of chunks examined for the rarest, to bound the cost of a choice.
 const LOOKED_AT_MAX: usize = 32 * 1024;
+/// Time for which a stream to a complete source leaves to other readers what is not in this reader's share, and for which one
+/// of them counts after its last chunk.
+const LEFT_FOR: Duration = Duration::from_secs(5);
+const BRINGS_FOR: Duration = Duration::from_secs(2);
 /// A leased chunk is fetched a second time if that saves at least this time, in seconds.
 const WORTH_SECS: f64 = 0.1;
 
@@ -37,18 +42,20 @@ pub(super) fn pick(
     let Some(known) = ledger.streams.get(&stream) else { return Next::StruckOut };
     let source = ledger.sources.get(&known.source).filter(|source| source.strikes < STRIKES_MAX);
     let Some(source) = source else { return Next::StruckOut };
+    let is_complete = source.available == Availability::All;
     let start = match order {
-        Order::InOrder => 0,
-        Order::RarestFirst { from, .. } if ledger.partial_sources == 0 => from,
+        Order::InOrder => Some(0),
+        Order::RarestFirst { from, .. } if ledger.partial_sources == 0 => Some(from),
         // Readers that download concurrently get the same availability. If all continued from their own last chunk, they
         // would request the same chunks from the complete sources: so each has a share of the file, of which it begins
-        // with what no other reader has, and starts at random where nothing is left of that.
-        Order::RarestFirst { own, .. } => match source.available {
-            Availability::All => first_of_share(ledger, own),
-            Availability::Some(_) => None,
-        }
-        .unwrap_or_else(|| random.random_range(0..ledger.lens.len())),
+        // with what no other reader has. The rest comes from the others, if they do what they can.
+        Order::RarestFirst { own, .. } if is_complete => match first_of_share(ledger, own, now) {
+            None if !ledger.missing.is_clear() && is_left_to_readers(ledger, known, now) => return Next::Wait,
+            first => first,
+        },
+        Order::RarestFirst { .. } => None,
     };
+    let start = start.unwrap_or_else(|| random.random_range(0..ledger.lens.len()));
     let run = match first_missing(ledger, order, &source.available, start) {
         Some(first) => Some(run_of_missing(ledger, first, known.lease_bytes(), &source.available)),
         None => to_take_over(ledger, stream, known, &source.available, now),
@@ -58,12 +65,25 @@ pub(super) fn pick(
 
 /// The first chunk in this reader's share of the file that is missing here and at all others that download it. With the same
 /// readers in view, the shares of two have nothing in common.
-fn first_of_share(ledger: &Ledger, own: SourceId) -> Option<usize> {
-    let readers = ledger.readers();
+fn first_of_share(ledger: &Ledger, own: SourceId, now: Duration) -> Option<usize> {
+    let readers = ledger.readers(now);
     let (all, before) = (readers.clone().count() + 1, readers.filter(|reader| **reader < own).count());
     let chunks = ledger.lens.len();
     let mut share = chunks * before / all..chunks * (before + 1) / all;
     share.find(|index| ledger.missing.contains(*index) && ledger.copies[*index] == 0)
+}
+
+/// Whether a stream to a complete source leaves to other readers what is not in this reader's share: they bring more than it
+/// does, and meanwhile its source sends them what nobody has. Now and then it asks for some, as it may have become faster.
+fn is_left_to_readers(ledger: &Ledger, stream: &Stream, now: Duration) -> bool {
+    let lately = |stream: &Stream, time| now.saturating_sub(stream.moved_at) < time;
+    let is_partial = |other: &&Stream| {
+        let source = ledger.sources.get(&other.source);
+        source.is_some_and(|source| source.available != Availability::All)
+    };
+    let readers = ledger.streams.values().filter(is_partial).filter(|reader| lately(reader, BRINGS_FOR));
+    let speed: f64 = readers.filter_map(|reader| reader.speed).sum();
+    stream.speed.is_some_and(|own| own < speed) && lately(stream, LEFT_FOR)
 }
 
 /// The first chunk to fetch among those missing and `available`: the rarest, in order from `start`, or the

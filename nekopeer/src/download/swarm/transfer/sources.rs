@@ -24,14 +24,16 @@ impl Transfer {
         } else {
             Availability::All
         };
+        let now = self.now();
         let mut state = self.state.lock();
         state.addrs.entry(holder.node).or_default().push(holder.addr);
-        state.schedule.offers(holder.node, offer);
+        state.schedule.offers(holder.node, offer, now);
     }
 
     /// Updates the availability of a source.
     pub(in crate::download::swarm) fn offers_now(&self, node: NodeId, offer: Availability) {
-        self.state.lock().schedule.offers(node, offer);
+        let now = self.now();
+        self.state.lock().schedule.offers(node, offer, now);
         self.changed.notify_all();
     }
 
