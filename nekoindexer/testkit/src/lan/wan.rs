@@ -74,8 +74,17 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// When a packet is due, its number, to whom it goes, and its bytes.
-type Due = Reverse<(Duration, u64, usize, Vec<u8>)>;
+/// A packet on its way: in order of when it is due at the wire of the host that it goes to, or behind that.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct UnderWay {
+    due: Duration,
+    number: u64,
+    has_passed: bool,
+    sent: Duration,
+    from: usize,
+    to: usize,
+    bytes: Vec<u8>,
+}
 
 type Failed = Box<dyn Error + Send + Sync>;
 
@@ -116,7 +125,9 @@ impl Wan {
 
     /// What was carried since this was asked last, in the order in which it was sent.
     pub fn take_carried(&self) -> Vec<Packet> {
-        std::mem::take(&mut self.shared.carried.lock().unwrap())
+        let mut carried = std::mem::take(&mut *self.shared.carried.lock().unwrap());
+        carried.sort_by_key(|packet| packet.sent);
+        carried
     }
 }
 
@@ -145,7 +156,7 @@ struct Carrier<'a> {
     free: Vec<[Duration; 2]>,
     /// When the last packet to each host is due.
     last: Vec<Duration>,
-    under_way: BinaryHeap<Due>,
+    under_way: BinaryHeap<Reverse<UnderWay>>,
     number: u64,
     rng: StdRng,
 }
@@ -164,7 +175,7 @@ impl<'a> Carrier<'a> {
             let due = self
                 .under_way
                 .peek()
-                .map(|Reverse((due, ..))| due.saturating_sub(self.shared.began.elapsed()));
+                .map(|Reverse(next)| next.due.saturating_sub(self.shared.began.elapsed()));
             let wait = Timespec::try_from(due.unwrap_or(IDLE)).unwrap();
             let mut polled: Vec<_> =
                 self.devices.iter().map(|device| PollFd::new(device, PollFlags::IN)).collect();
@@ -175,9 +186,13 @@ impl<'a> Carrier<'a> {
                 }
             }
             let now = self.shared.began.elapsed();
-            while self.under_way.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
-                if let Some(Reverse((_, _, to, packet))) = self.under_way.pop() {
-                    drop(self.devices[to].send(&packet)); // what its queue does not take is lost, as elsewhere
+            while self.under_way.peek().is_some_and(|Reverse(next)| next.due <= now) {
+                match self.under_way.pop() {
+                    Some(Reverse(next)) if next.has_passed => {
+                        drop(self.devices[next.to].send(&next.bytes)); // what its queue does not take is lost, as elsewhere
+                    }
+                    Some(Reverse(next)) => self.pass_on(next),
+                    None => {}
                 }
             }
         }
@@ -192,16 +207,27 @@ impl<'a> Carrier<'a> {
         }
         let sent = self.shared.began.elapsed();
         let Some(passed) = pass(&mut self.free[from][0], near.mbit, sent, packet.len()) else { return };
-        let there = passed + near.delay;
-        let Some(passed) = pass(&mut self.free[to][1], far.mbit, there, packet.len()) else { return };
+        self.number += 1;
+        let (due, bytes) = (passed + near.delay, packet.to_vec());
+        let next = UnderWay { due, number: self.number, has_passed: false, sent, from, to, bytes };
+        self.under_way.push(Reverse(next));
+    }
+
+    /// Has it pass the wire of the host that it goes to, in the order in which packets of all hosts come there.
+    fn pass_on(&mut self, packet: UnderWay) {
+        let UnderWay { due: there, sent, from, to, .. } = packet;
+        let [near, far] = [from, to].map(|host| self.shared.wires.lock().unwrap()[host]);
+        let passed = pass(&mut self.free[to][1], far.mbit, there, packet.bytes.len());
+        let Some(passed) = passed else { return };
         let jitter = (near.jitter + far.jitter).mul_f64(self.rng.random());
         let due = (passed + far.delay + jitter).max(self.last[to]);
         self.last[to] = due;
-        self.number += 1;
-        self.under_way.push(Reverse((due, self.number, to, packet.to_vec())));
-        if let Some(carried) = of_tcp(packet, Packet { sent, arrived: due, from, to, ..Packet::default() }) {
+        if let Some(carried) =
+            of_tcp(&packet.bytes, Packet { sent, arrived: due, from, to, ..Packet::default() })
+        {
             self.shared.carried.lock().unwrap().push(carried);
         }
+        self.under_way.push(Reverse(UnderWay { due, has_passed: true, ..packet }));
     }
 }
 

@@ -50,7 +50,9 @@ pub(super) fn pick(
         // would request the same chunks from the complete sources: so each has a share of the file, of which it begins
         // with what no other reader has. The rest comes from the others, if they do what they can.
         Order::RarestFirst { own, .. } if is_complete => match first_of_share(ledger, own, now) {
-            None if !ledger.missing.is_clear() && is_left_to_readers(ledger, known, now) => return Next::Wait,
+            None if !ledger.missing.is_clear() && is_left_to_readers(ledger, known, now) => {
+                return Next::Wait;
+            }
             first => first,
         },
         Order::RarestFirst { .. } => None,
