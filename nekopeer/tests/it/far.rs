@@ -1,5 +1,5 @@
 //! Counts round trips of commands over an emulated link, from its packets: connections opened, and turns of sending after
-//! receiving. No time is measured.
+//! receiving; and what an origin sends to several readers. No time is measured.
 
 use testkit::{
     lan::{Wan, Wire, flights},
@@ -42,4 +42,32 @@ fn a_query_takes_three_turns_a_small_file_six_and_many_little_more() {
         };
         assert!((0..RUNS).any(|_| turns() <= most), "{words:?}: more than {most} turns, {RUNS} times");
     }
+}
+
+/// Where a bit field of a reader takes longer than the pause before it is asked for again, chunks are asked of it all the same.
+#[test]
+fn readers_that_are_far_from_each_other_have_the_origin_send_little_more_than_the_file() {
+    const READERS: usize = 3;
+    const BYTES: usize = 12 << 20;
+    let far = Wire { mbit: 40.0, ..Wire::of(Duration::from_millis(75)) };
+    let wires: Vec<_> =
+        std::iter::once(Wire::of(Duration::from_millis(5))).chain([far; 1 + READERS]).collect();
+    let Some(wan) = NETWORKS.or_left_out(Wan::of(&wires)) else { return };
+    let at = wan.host(INDEXER).addr;
+    let mut indexer = Running::start(wan.host(INDEXER).namespace.command(&an_indexer(&[at])));
+    indexer.out_line(LISTENS);
+    let home = |host: usize| Home::with(&["--indexer", &at.to_string()]).on(&wan.host(host).namespace);
+    let listens = |host: usize| format!("--listen={}", SocketAddr::new(wan.host(host).addr.ip(), 0));
+    let (origin, content) = (home(ORIGIN), bytes(1, BYTES));
+    origin.write("f", &content);
+    let _sharing = origin.share(&["f", &listens(ORIGIN)]);
+    let readers: Vec<_> = (READER..READER + READERS).map(|host| (home(host), listens(host))).collect();
+    wan.take_carried();
+    let getting: Vec<_> =
+        readers.iter().map(|(reader, listens)| reader.start(&["get", "f", listens])).collect();
+    getting.into_iter().for_each(|getting| getting.wait().ended_with(0, ""));
+    readers.iter().for_each(|(reader, _)| assert!(reader.read("f") == content));
+    let sent: usize =
+        wan.take_carried().iter().filter(|packet| packet.from == ORIGIN).map(|packet| packet.data).sum();
+    assert!(sent < 2 * BYTES, "the origin sent {sent} bytes to {READERS} readers");
 }

@@ -8,7 +8,7 @@ use std::{
 use crate::common::*;
 
 /// Bytes that a failing holder delivers: whole chunks, and a part of the next.
-const DELIVERED: usize = MIB / 2;
+const DELIVERED: usize = 3 * CHUNK_BYTES;
 
 const SIZE: usize = 5 * MIB;
 
@@ -74,13 +74,13 @@ async fn download_of_a_peer_that_crashed_goes_on_in_the_next_with_what_is_intact
     let damages: [(Damage, usize); 5] = [
         (|_| {}, DELIVERED),
         (|to| partial(to).write_all_at(b"\0", CHUNK_BYTES as u64 + 1).unwrap(), DELIVERED - CHUNK_BYTES),
-        (|to| partial(to).set_len(3 * CHUNK_BYTES as u64 + 100).unwrap(), 3 * CHUNK_BYTES),
+        (|to| partial(to).set_len(2 * CHUNK_BYTES as u64 + 100).unwrap(), 2 * CHUNK_BYTES),
         (
             |to| {
-                partial(to).set_len(3 * CHUNK_BYTES as u64 + 100).unwrap();
+                partial(to).set_len(2 * CHUNK_BYTES as u64 + 100).unwrap();
                 partial(to).set_len(SIZE as u64).unwrap(); // the same length, but zeros
             },
-            3 * CHUNK_BYTES,
+            2 * CHUNK_BYTES,
         ),
         (|to| partial(to).set_len(0).unwrap(), 0),
     ];

@@ -242,7 +242,7 @@ impl Schedule {
     /// `stream` delivered `bytes`, one request, within `seconds`.
     pub(crate) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64, now: Duration) {
         if let Some(stream) = self.ledger.streams.get_mut(&stream).filter(|_| bytes > 0) {
-            stream.measured(bytes as f64 / seconds.max(1e-6), now);
+            stream.measured(bytes, seconds, now);
         }
     }
 

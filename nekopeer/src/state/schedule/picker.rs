@@ -20,6 +20,8 @@ const LEASE_BYTES_FIRST: u64 = 256 * 1024;
 /// Bounds of a lease, in bytes.
 const LEASE_BYTES_MIN: u64 = 256 * 1024;
 const LEASE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// A lease is at most so many times as long as what the stream has delivered: a limit of its source lets the first bytes pass.
+const LEASE_GROWS_BY: u64 = 4;
 /// Maximum number of chunks examined for the rarest, to bound the cost of a choice.
 const LOOKED_AT_MAX: usize = 32 * 1024;
 /// Time for which a stream to a complete source leaves to other readers what is not in this reader's share, and for which one
@@ -191,7 +193,8 @@ impl Stream {
     fn lease_bytes(&self) -> u64 {
         self.speed.map_or(LEASE_BYTES_FIRST, |speed| {
             let secs = self.round_trips.as_secs_f64().clamp(LEASE_SECS_MIN, LEASE_SECS_MAX);
-            ((speed * secs) as u64).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX)
+            let most = LEASE_BYTES_MAX.min(LEASE_GROWS_BY * self.longest);
+            ((speed * secs) as u64).min(most).max(LEASE_BYTES_MIN)
         })
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Stream {
     pub(super) bytes: u64,
     /// Bytes per second.
     pub(super) speed: Option<f64>,
+    /// Bytes of the longest request that it delivered.
+    pub(super) longest: u64,
     pub(super) moved_at: Duration,
     /// How long it took to connect: some round trips.
     pub(super) round_trips: Duration,
@@ -37,12 +39,25 @@ pub(super) struct Stream {
 impl Stream {
     pub(super) fn new(source: SourceId, round_trips: Duration, now: Duration) -> Self {
         let (leased, moved_at, asked_at) = (VecDeque::new(), now, now);
-        Self { source, leased, bytes: 0, speed: None, moved_at, round_trips, asked_at, came: 0, kept: 0 }
+        Self {
+            source,
+            leased,
+            bytes: 0,
+            speed: None,
+            longest: 0,
+            moved_at,
+            round_trips,
+            asked_at,
+            came: 0,
+            kept: 0,
+        }
     }
 
-    /// It delivered one request at `speed`, in bytes per second.
-    pub(super) fn measured(&mut self, speed: f64, now: Duration) {
+    /// It delivered one request of so many bytes within `seconds`.
+    pub(super) fn measured(&mut self, bytes: u64, seconds: f64, now: Duration) {
         self.asked(now);
+        self.longest = self.longest.max(bytes);
+        let speed = bytes as f64 / seconds.max(1e-6);
         let mixed = |before: f64| before + (speed - before) * NEW_SPEED_WEIGHT;
         self.speed = Some(self.speed.map_or(speed, mixed));
     }

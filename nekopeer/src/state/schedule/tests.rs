@@ -74,7 +74,7 @@ fn runs_are_contiguous_and_bounded_but_never_empty() {
 fn a_faster_stream_gets_longer_runs() {
     let lens = [64 * 1024; 1000];
     let mut schedule = with_sources(in_order(&lens, &[]), 2);
-    schedule.measured(1, 100_000_000, 1.0, NOW);
+    schedule.measured(1, 150_000_000, 1.0, NOW);
     schedule.measured(2, 1_000_000, 1.0, NOW);
     let Next::Fetch(fast) = schedule.next(1, NOW) else { panic!("nothing for the fast one") };
     let Next::Fetch(slow) = schedule.next(2, NOW) else { panic!("nothing for the slow one") };
