@@ -202,6 +202,12 @@ impl Library {
         self.copies.lock().change_of(record, |copy| copy.confirmed(record, asked_at, rand::random()));
     }
 
+    /// The origin is asked about `record` soon, and not now.
+    pub(crate) fn postpone(&self, record: &VerifiedRecord) {
+        let now = clock::now();
+        self.copies.lock().change_of(record, |copy| copy.postpone(now));
+    }
+
     pub(crate) fn note_found_later(&self, record: &VerifiedRecord) {
         self.copies.lock().change_of(record, CopyState::found_later);
     }

@@ -198,6 +198,11 @@ impl CopyState {
         self.ask_at = now + pause;
     }
 
+    /// Its origin is asked soon, and not now.
+    pub(crate) fn postpone(&mut self, now: Instant) {
+        self.ask_at = now + RETRY_MIN;
+    }
+
     fn bound(&self) -> Duration {
         Duration::from_millis(self.bound_ms.into())
     }

@@ -28,10 +28,7 @@ use crate::{
     peers::Peers,
     publish::Publisher,
     sets,
-    state::{
-        freshness::{NoAnswer, OnStale},
-        outdated::Ended,
-    },
+    state::{freshness::OnStale, outdated::Ended},
     storage::catalogue::Entry,
     util::clock,
 };
@@ -196,7 +193,7 @@ impl Reconciler {
             let (unfolded, copies): (Vec<_>, Vec<_>) = copies
                 .into_iter()
                 .partition(|copy| copy.policy.is_set() && self.library.is_in_use(&copy.name));
-            unfolded.iter().for_each(|copy| self.library.note_unconfirmed(copy, NoAnswer::Away));
+            unfolded.iter().for_each(|copy| self.library.postpone(copy));
             copies.is_empty() || self.peers.confirm_one(origin, copies, &OnceCell::new()).await
         };
         (origin, AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false))

@@ -99,7 +99,10 @@ fn version_that_the_command_refuses_goes_as_a_whole_and_earlier_ones_come_back()
     assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
     reader.done(&["rollback", "app", "1"]);
     assert_eq!(tree(&reader.path("app")), first);
-    assert_eq!(following.interrupt().code, Some(0));
+    let ended = following.interrupt();
+    assert_eq!(ended.code, Some(0));
+    let said = [ended.out, ended.err].concat().join("\n");
+    assert!(!said.contains("cannot be asked"), "its origin is there: {said}");
 }
 
 #[test]
