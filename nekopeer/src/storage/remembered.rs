@@ -1,5 +1,5 @@
-//! Indexers that tickets named, or that were heard, kept in the data folder so that later commands find them without an
-//! address.
+//! Keeps the addresses of indexers that tickets named, or that were heard, in a file of the data folder, so that later commands
+//! find them.
 
 use std::{
     fs::OpenOptions,

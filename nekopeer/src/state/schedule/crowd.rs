@@ -1,4 +1,4 @@
-//! Readers that download the same file at once over slow uplinks, simulated in steps of 10 ms.
+//! Simulates, in steps of 10 ms, readers that download the same file at once over slow uplinks by the shipped schedule.
 
 use std::collections::VecDeque;
 
