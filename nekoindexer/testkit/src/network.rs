@@ -55,9 +55,14 @@ pub async fn mesh(security: Security, count: usize) -> Vec<IndexerHandle> {
 /// A port that nobody else gets as long as the socket lives, and where nobody answers; an indexer
 /// of this test may listen there meanwhile.
 pub fn kept_port() -> (TcpSocket, SocketAddr) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind(ANY_PORT).unwrap();
-    let addr = socket.local_addr().unwrap();
-    (socket, addr)
+    kept_port_at(ANY_PORT).unwrap()
+}
+
+/// The port of `addr`, kept in the same way; an error if somebody listens there.
+pub fn kept_port_at(addr: SocketAddr) -> std::io::Result<(TcpSocket, SocketAddr)> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    let addr = socket.local_addr()?;
+    Ok((socket, addr))
 }

@@ -110,13 +110,12 @@ async fn two_programs_find_what_the_other_holds_and_end_when_told() {
 
 #[testkit::test]
 async fn stopped_program_gives_its_port_back_at_once() {
-    let mut running = Running::begin(&[]);
-    for _ in 0..3 {
-        let _open = Peer::join(1, running.addr, Security::Tls).await;
-        let addr = running.addr;
-        assert_eq!(running.ends_on("TERM").await, Some(0));
-        running = Running::of(command(&["--listen", &addr.to_string()]));
+    let (_port, addr) = kept_port();
+    for _ in 0..4 {
+        let running = Running::of(command(&["--listen", &addr.to_string()]));
         assert_eq!(running.addr, addr);
+        let _open = Peer::join(1, addr, Security::Tls).await;
+        assert_eq!(running.ends_on("TERM").await, Some(0));
     }
 }
 

@@ -3,13 +3,13 @@
 use std::{fs::File, process::Stdio};
 
 use serde::de::DeserializeOwned;
-use testkit::lan::Namespace;
+use testkit::{lan::Namespace, network::kept_port_at};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpSocket;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{Options, Request, Response, Role, Started};
 use crate::prelude::*;
-use crate::run::watch::{LINKED_WITHIN, until};
 
 /// The hidden command that a process runs.
 const NODE: &str = "node";
@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) dir: PathBuf,
     options: Options,
     host: Option<Namespace>,
+    /// Where it listens and answers over HTTP, so that it finds both free again; on another host there is nobody else.
+    _kept: Vec<TcpSocket>,
 }
 
 impl Process {
@@ -36,10 +38,18 @@ impl Process {
     /// says why.
     pub(crate) async fn start(
         label: String,
-        listen: SocketAddr,
-        options: Options,
+        mut listen: SocketAddr,
+        mut options: Options,
         host: Option<Namespace>,
     ) -> anyhow::Result<Self> {
+        let mut kept = Vec::new();
+        if host.is_none() {
+            for at in [Some(&mut listen), options.http.as_mut()].into_iter().flatten() {
+                let (socket, addr) = kept_port_at(*at).with_context(|| format!("cannot listen on {at}"))?;
+                kept.push(socket);
+                *at = addr;
+            }
+        }
         let program = std::env::current_exe().context("cannot find this program to start it again")?;
         let mut command = std::process::Command::new(program);
         command.arg(NODE).arg(format!("--listen={listen}")).arg(serde_json::to_string(&options)?);
@@ -59,24 +69,17 @@ impl Process {
         };
         let node = String::new();
         let (addr, http) = (listen, None);
-        let mut process = Self { child, stdin, responses, label, node, addr, http, dir, options, host };
+        let mut process =
+            Self { child, stdin, responses, label, node, addr, http, dir, options, host, _kept: kept };
         (process.node, process.addr, process.http) = process.response::<Started>().await?;
         Ok(process)
     }
 
-    /// Starts it again where it was, as soon as no other process has its port.
+    /// Starts it again where it was.
     pub(crate) async fn again(&mut self) -> anyhow::Result<()> {
-        let start = async || {
-            let options = Options { http: self.http, ..self.options.clone() };
-            match Self::start(self.label.clone(), self.addr, options, self.host.clone()).await {
-                Ok(again) => {
-                    *self = again;
-                    Ok(None)
-                }
-                Err(error) => Ok(Some(format!("{error:#}"))),
-            }
-        };
-        until(LINKED_WITHIN, start).await
+        let options = Options { http: self.http, ..self.options.clone() };
+        *self = Self::start(self.label.clone(), self.addr, options, self.host.clone()).await?;
+        Ok(())
     }
 
     /// Asks for something; [`response`](Self::response) then gives what came of it.

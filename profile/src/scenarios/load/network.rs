@@ -1,7 +1,8 @@
 //! One network under load: three indexers in a line, the origin and its workers at one end, a reader at the other.
 
 use nekopeer::Config;
-use tokio::process::Command;
+use testkit::network::kept_port;
+use tokio::{net::TcpSocket, process::Command};
 
 use super::{
     Broken, Plan, Trial, auditor::Auditor, auditor::Status, judge::Held, origin::Origin, origin::Protocol,
@@ -20,6 +21,8 @@ pub(crate) struct Network {
     pub(crate) names: Names,
     /// Indexers of another network, at which the nodes of this one try too.
     strangers: Vec<SocketAddr>,
+    /// Where the origin listens, each time that it starts.
+    origin_at: (TcpSocket, SocketAddr),
     origin: Option<Arc<Origin>>,
     /// Of the origin's indexer.
     pub(crate) figures: Status,
@@ -55,6 +58,7 @@ impl Network {
             plan,
             names,
             strangers,
+            origin_at: kept_port(),
             origin,
             figures,
             auditor,
@@ -71,7 +75,7 @@ impl Network {
     /// Publishes all names for the first time, and starts the reader.
     pub(crate) async fn begin(&mut self, strangers: Vec<SocketAddr>) -> anyhow::Result<()> {
         self.strangers = strangers;
-        self.start_origin(ANY_PORT).await?;
+        self.start_origin().await?;
         let job = Arc::new(self.job().await?);
         let workers = (0..job.names.workers).map(|number| {
             let mut worker = Worker { number, job: Arc::clone(&job), rounds: 0, done: Done::default() };
@@ -108,26 +112,24 @@ impl Network {
         self.net.deployment.folder.join(format!("{peer}-{}", self.names.label))
     }
 
-    /// Starts the origin, at the first indexer, for the first time or where it was.
-    async fn start_origin(&mut self, listen: SocketAddr) -> anyhow::Result<()> {
+    /// Starts the origin, at the first indexer.
+    async fn start_origin(&mut self) -> anyhow::Result<()> {
         let dir = self.dir("origin");
         for worker in 0..self.names.workers {
             fs::create_dir_all(dir.join(format!("w{worker:03}")))?;
         }
         let indexers = self.net.addrs().into_iter().take(1).chain(self.strangers.iter().copied()).collect();
-        let config = Config { listen: Some(listen), ..self.peer("origin", indexers)? };
+        let config = Config { listen: Some(self.origin_at.1), ..self.peer("origin", indexers)? };
         let private = self.net.deployment.network.as_ref();
         let Plan { protocol, runtime, .. } = &*self.plan;
         self.origin = Some(Arc::new(Origin::start(*protocol, config, private, runtime).await?));
         Ok(())
     }
 
-    /// Ends the origin as a crash would; where it was.
-    async fn kill_origin(&mut self) -> anyhow::Result<SocketAddr> {
+    /// Ends the origin as a crash would.
+    async fn kill_origin(&mut self) -> anyhow::Result<()> {
         let origin = self.origin.take().and_then(Arc::into_inner).context("the origin is still called")?;
-        let addr = origin.addr;
-        origin.kill().await?;
-        Ok(addr)
+        origin.kill().await
     }
 
     /// What the workers of this network share; they look names up at the indexers of the reader.
@@ -187,7 +189,7 @@ impl Network {
 
     /// Kills the origin and the indexers, starts them again, and then the reader.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
-        let addr = self.kill_origin().await?;
+        self.kill_origin().await?;
         for n in 0..INDEXERS {
             self.net.kill(n).await;
         }
@@ -199,7 +201,7 @@ impl Network {
         for n in 0..INDEXERS {
             self.net.revive(n).await?;
         }
-        self.start_origin(addr).await?;
+        self.start_origin().await?;
         self.start_auditor().await;
         Ok(())
     }

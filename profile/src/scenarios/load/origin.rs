@@ -39,7 +39,6 @@ type Waiting = (Vec<PathBuf>, oneshot::Sender<Published>);
 
 pub(crate) struct Origin {
     pub(crate) node: String,
-    pub(crate) addr: SocketAddr,
     by: Interface,
 }
 
@@ -66,20 +65,18 @@ impl Origin {
         match protocol {
             Protocol::Native => {
                 let peer = runtime.spawn(start_peer(config)).await??;
-                let addr = peer.local_addr().context("the origin does not serve")?;
                 let (node, waiting, calls) =
                     (peer.node().to_string(), Mutex::default(), Semaphore::new(CALLS_AT_ONCE));
-                Ok(Self { node, addr, by: Interface::Native { peer, waiting, calls } })
+                Ok(Self { node, by: Interface::Native { peer, waiting, calls } })
             }
             Protocol::Rest => {
                 let (daemon, at, token) = Daemon::start(&config, private).await?;
                 let daemon = Box::new(daemon);
                 let status = Http::new(at, Some(token.clone())).json("/status").await?;
                 let node = status["node"].as_str().context("a peer without an id")?.to_owned();
-                let addr = status["listen"].as_str().context("a peer does not listen")?.parse()?;
                 // The runtime of the workers has connections of its own.
                 let (http, requests) = (Http::new(at, Some(token)), Semaphore::new(REQUESTS_AT_ONCE));
-                Ok(Self { node, addr, by: Interface::Rest { daemon, http, requests } })
+                Ok(Self { node, by: Interface::Rest { daemon, http, requests } })
             }
         }
     }
