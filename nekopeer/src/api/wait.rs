@@ -56,6 +56,9 @@ pub struct Wait {
 struct ReachedRow {
     name: FileName,
     version: u64,
+    /// With `all`: how many peers read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readers: Option<usize>,
 }
 
 impl Api for Wait {
@@ -77,8 +80,8 @@ impl Api for Wait {
         let within = self.timeout.map(|secs| Duration::from_secs(secs.into()));
         let until = within.map(|within| Instant::now() + within);
         for name in names {
-            let version = wait(peer, &name, &self, until).await?.get();
-            answer.row(&ReachedRow { name, version }).await?;
+            let (version, readers) = wait(peer, &name, &self, until).await?;
+            answer.row(&ReachedRow { name, version: version.get(), readers }).await?;
         }
         Ok(Done::all())
     }
@@ -90,23 +93,29 @@ impl Api for Wait {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Lines::of(|ReachedRow { name, version }, output| {
-            output.text(&format!("{name} is at version {version}"))
+        Lines::of(|ReachedRow { name, version, readers }, output| {
+            let at = match readers {
+                None => String::new(),
+                Some(0) => "; nobody who reads it was heard in the last 7 days".to_owned(),
+                Some(1) => " at the one peer that reads it".to_owned(),
+                Some(readers) => format!(" at all {readers} peers that read it"),
+            };
+            output.text(&format!("{name} is at version {version}{at}"))
         })
     }
 }
 
-/// Waits until what is `wanted` of `name` is there; returns its version.
+/// Waits until what is `wanted` of `name` is there; returns its version, and the number of those who read it if that is asked.
 async fn wait(
     peer: &PeerHandle,
     name: &FileName,
     wanted: &Wait,
     until: Option<Instant>,
-) -> Result<Version, Failure> {
+) -> Result<(Version, Option<usize>), Failure> {
     let (mut events, peers) = (peer.events(), peer.peers.keeping());
     loop {
         let (kind, why) = match look(peer, &peers, name, wanted).await? {
-            Ok(version) => return Ok(version),
+            Ok(reached) => return Ok(reached),
             Err(why) => why,
         };
         let now = Instant::now();
@@ -124,13 +133,13 @@ async fn wait(
     }
 }
 
-/// The version that is there, or why what is waited for is not.
+/// What is there, or why what is waited for is not.
 async fn look(
     peer: &PeerHandle,
     peers: &Arc<Peers>,
     name: &FileName,
     wanted: &Wait,
-) -> Result<Result<Version, (FailureKind, String)>, Failure> {
+) -> Result<Result<(Version, Option<usize>), (FailureKind, String)>, Failure> {
     let failed = |why| Ok(Err((FailureKind::Failed, why)));
     let asked = wanted.version.is_none().then_some(peers);
     let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
@@ -171,13 +180,13 @@ async fn look(
         }
     }
     if !wanted.all {
-        return Ok(Ok(version));
+        return Ok(Ok((version, None)));
     }
     let readers = peer.reading_of(name).await?.readers;
     let least = wanted.version.unwrap_or(version);
     let missing: Vec<&Subscribed> = readers.iter().filter(|reader| reader.holds < least).collect();
     if missing.is_empty() {
-        return Ok(Ok(least));
+        return Ok(Ok((least, Some(readers.len()))));
     }
     let named = missing.iter().take(NAMED_MAX).map(|reader| {
         let heard =
@@ -187,6 +196,8 @@ async fn look(
     let (named, all) = (named.collect::<Vec<_>>().join(", "), readers.len());
     let more = if missing.len() > NAMED_MAX { " and others" } else { "" };
     let have = all - missing.len();
-    let why = format!("{have} of {all} readers of {name} have version {least}: {named}{more}");
+    let why = format!(
+        "{have} of {all} readers of {name} have version {least}: {named}{more}; forget ID leaves one out that is gone"
+    );
     Ok(Err((FailureKind::NotFound, why)))
 }

@@ -249,12 +249,9 @@ impl Downloader {
         let work = DownloadRun { options, progress, stop: &running.stop, began: Instant::now() };
         let downloading = async {
             let plan = planning.await?;
-            let is_newest = plan.landing.passed_over.is_none();
             let (mut done, origin) = self.carry_out_newest(plan, &work).await?;
             tokio::join!(self.listed(&done), self.confirm(&done.record, origin));
-            if is_newest {
-                done.look_again(&self.library);
-            }
+            done.look_again(&self.library);
             Ok(done)
         };
         unless_ended(&self.library, name, work.stop, downloading).await
@@ -269,7 +266,8 @@ impl Downloader {
 
     /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
     async fn confirm(&self, record: &VerifiedRecord, open: Option<Source>) {
-        if let Some(mut origin) = open.filter(|_| self.peers.is_introduced(&record.origin)) {
+        let is_accepted = !self.library.accepted_before.lock().contains_key(&record.name);
+        if let Some(mut origin) = open.filter(|_| is_accepted && self.peers.is_introduced(&record.origin)) {
             let (held, guard) = (held(record), origin.hang_up().on_drop());
             let answer = blocking(move || origin.verdict(held, ANSWER_WITHIN)).await;
             guard.disarm();
@@ -336,6 +334,7 @@ impl Downloader {
                 (record.clone(), path, SwarmReport::default(), true)
             }
             Destination::Replaceable(stamp) => {
+                self.library.note_unaccepted(record);
                 plan.landing.replaceable = stamp;
                 let (entry, report) = self.obtain(plan, work).await?;
                 self.indexers.offer_soon(std::slice::from_ref(&entry.record));

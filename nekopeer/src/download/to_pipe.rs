@@ -17,7 +17,7 @@ use nekoproto::{FileName, Manifest, VerifiedRecord};
 
 use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
-    error::{exhausted, origin_lies, pipe_broke},
+    error::{origin_lies, pipe_broke},
     file::{assembly::Assembly, reuse::LocalChunks, room::refuse_too_large},
     plan::{Plan, begin_with},
     swarm::{LOOK_AFTER, transfer::Transfer},
@@ -110,7 +110,7 @@ impl Downloader {
             let fetched = self.fetch(transfer, local, layout.begin, look, LOOK_AFTER).await?;
             if fetched.left > 0 {
                 stop.store(true, Ordering::Relaxed); // the missing chunks will not arrive
-                return Err(exhausted(&record, fetched.report.last_failure));
+                return Err(fetched.cut_short(&record));
             }
             Ok(fetched)
         };

@@ -119,10 +119,10 @@ impl Downloader {
             let transfer = Transfer::new(self, record.clone(), assembly, &local, order, work.progress, mark);
             let look = || self.look_for_sources(record, work.options);
             let fetched = self.fetch(transfer, local, begin, look, look_after).await?;
-            report.add(fetched.report);
             if fetched.left > 0 {
-                return Err(exhausted(record, report.last_failure));
+                return Err(fetched.cut_short(record));
             }
+            report.add(fetched.report);
             let origin = sources.iter().find(|source| source.node == record.origin);
             let (origin_addr, indexers) = (origin.map(|origin| origin.addr), Arc::clone(&self.indexers));
             let (record, encoded) = (record.clone(), Arc::clone(&layout.encoded));

@@ -143,6 +143,7 @@ impl Follower {
     ) -> Result<Infallible, Failure> {
         let (name, library) = (&name, &self.reconciler.library);
         let _judged = self.hook.as_ref().map(|_| library.listed_in(&library.judged, name));
+        let _told = scopeguard::guard((), |()| drop(library.accepted_before.lock().remove(name)));
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
             Some(hook) => library.catalogue.reader(name)?.accepted_by(hook.id()),
@@ -252,6 +253,10 @@ impl Follower {
         let Err(why) = ended else {
             let (command, origin, version) = (hook.id(), record.origin, record.version);
             seen.accepted = Some((origin, version));
+            if library.accepted_before.lock().remove(&name).is_some() {
+                let (peers, accepted) = (Arc::clone(&self.reconciler.peers), record.clone());
+                library.tasks.spawn_until_stop(async move { drop(peers.confirm(vec![accepted]).await) });
+            }
             let note = move |library: &Arc<Library>| {
                 library.catalogue.change_readers([&name], |reader| reader.accept(command, origin, version))
             };
@@ -282,6 +287,7 @@ impl Follower {
             }
         }
         seen.why = None;
+        self.reconciler.library.accepted_before.lock().remove(name);
         self.reconciler.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
         Ok(())
     }

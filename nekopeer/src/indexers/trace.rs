@@ -36,10 +36,11 @@ impl Indexers {
         });
         let trees = join_all(asked).await;
         let is_answered = trees.iter().flat_map(|tree| tree.hops.first()).any(|hop| hop.answer.is_ok());
-        match self.sessions().find_map(Session::refusal).filter(|_| !is_answered) {
-            Some(refusal) => Err(refusal),
-            None => Ok(trees),
+        if is_answered {
+            return Ok(trees);
         }
+        join_all(self.sessions().map(Session::refused)).await; // by then it is noted
+        self.sessions().find_map(Session::refusal).map_or(Ok(trees), Err)
     }
 }
 

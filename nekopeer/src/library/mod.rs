@@ -26,7 +26,7 @@ use std::{
 };
 
 use nekoindexer::checks::SignatureChecks;
-use nekoproto::{FileName, NodeId};
+use nekoproto::{FileName, NodeId, VerifiedRecord};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -67,6 +67,9 @@ pub(crate) struct Library {
     pub(crate) hooked: Mutex<Vec<FileName>>,
     /// Names on whose versions a follower runs its command, once for each follower.
     pub(crate) judged: Mutex<Vec<FileName>>,
+    /// What stood in the place of such a name when a version came that its command has not accepted yet: until then an origin
+    /// is told of this one.
+    pub(crate) accepted_before: Mutex<HashMap<FileName, VerifiedRecord>>,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
@@ -142,6 +145,7 @@ impl Library {
             lent: Lent::default(),
             hooked: Mutex::default(),
             judged: Mutex::default(),
+            accepted_before: Mutex::default(),
             checks: SignatureChecks::default(),
             tasks: Tasks::default(),
             counters: Arc::default(),
@@ -231,6 +235,16 @@ impl Library {
 
     pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
         self.hooked.lock().contains(name)
+    }
+
+    /// The version `coming` takes the place of an earlier one, on which followers may run a command.
+    pub(crate) fn note_unaccepted(&self, coming: &VerifiedRecord) {
+        if self.judges(&coming.name) > 0
+            && let Some(held) = self.catalogue.get(&coming.name).filter(|held| coming.replaces(&held.record))
+        {
+            let mut before = self.accepted_before.lock();
+            before.entry(coming.name.clone()).or_insert_with(|| held.record.clone());
+        }
     }
 
     /// How many followers run their command on each version of `name`.

@@ -190,12 +190,13 @@ impl Peers {
         Ok(verdicts.map(|verdicts| about_newest(newest, &in_place, verdicts)))
     }
 
-    /// Of each of these newest versions that are known, the earlier one of the same origin whose place it has not taken, if
-    /// there is one: that is what an origin is told that this peer holds.
+    /// Of each of these newest versions that are known, the earlier one of the same origin whose place it has not taken, or
+    /// that the command of a follower accepted before, if there is one: that is what an origin is told that this peer holds.
     fn in_place(&self, newest: &[VerifiedRecord]) -> Vec<VerifiedRecord> {
         let in_place = |newest: &VerifiedRecord| {
-            let held = self.library.catalogue.get(&newest.name);
-            held.filter(|held| newest.replaces(&held.record)).map(|held| held.record.clone())
+            let accepted = self.library.accepted_before.lock().get(&newest.name).cloned();
+            let held = || Some(self.library.catalogue.get(&newest.name)?.record.clone());
+            accepted.or_else(held).filter(|held| newest.replaces(held))
         };
         newest.iter().map(|newest| in_place(newest).unwrap_or_else(|| newest.clone())).collect()
     }

@@ -9,6 +9,14 @@ fn readers(origin: &Home) -> Vec<Value> {
     origin.status("f")["readers"].as_array().unwrap().clone()
 }
 
+/// Until what `wait --all` says is this.
+fn until_read(origin: &Home, says: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while origin.done(&["wait", "f", "--all", "--timeout", "60"]).out != [says] {
+        assert!(Instant::now() < deadline, "{says}");
+    }
+}
+
 /// With a lease of ten minutes: news that is not acknowledged is repeated, and does not wait for the lease. The reader knows
 /// another indexer, which is no neighbor of the origin's.
 #[test]
@@ -17,9 +25,10 @@ fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
     let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 2));
     origin.write("f", "one");
     let _sharing = origin.start_err(&["share", "f", "--policy", "push", "--lease", "600"], "serving on ");
-    origin.done(&["wait", "f", "--all", "--timeout", "5"]); // nobody reads it
+    let nobody = origin.done(&["wait", "f", "--all", "--timeout", "5"]);
+    assert_eq!(nobody.out, ["f is at version 1; nobody who reads it was heard in the last 7 days"]);
     let following = reader.start_out(&["follow", "f"], "f is at version 1");
-    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
+    until_read(&origin, "f is at version 1 at the one peer that reads it");
     let known = readers(&origin);
     let [known] = known.as_slice() else { panic!("one reader: {known:?}") };
     assert_eq!(known["version"], 1);
@@ -58,6 +67,36 @@ fn reader_that_knows_of_a_version_and_does_not_have_it_is_waited_for() {
     reader.done(&["get", "f"]);
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
     assert_eq!((&readers(&origin)[0]["holds"], reader.read("f")), (&2.into(), b"two".to_vec()));
+}
+
+/// The command of the reader decides: a version on which it still runs, or which it refused, is not there.
+#[test]
+fn version_that_the_command_of_a_reader_has_not_accepted_is_waited_for() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let hook = "test $NEKO_VERSION = 1 || { touch begun; while ! test -e go; do sleep 0.05; done; grep -q good go; }";
+    let mut following = reader.start_out(&["follow", "f", "--exec", hook], "f is at version 1");
+    until_read(&origin, "f is at version 1 at the one peer that reads it");
+    let behind = |says: &str| {
+        let ended = origin.run(&["wait", "f", "--all", "--timeout", "2"]);
+        ended.failed_with(1, &[says, "with version 1", "forget ID leaves one out that is gone"]);
+    };
+    for (answer, version) in [("bad", 2), ("good", 3)] {
+        origin.share_anew("f", answer);
+        until(&mut following, "the command", || reader.path("begun").exists());
+        reader.done(&["status", "f"]); // asks its origin
+        behind(&format!("0 of 1 readers of f have version {version}"));
+        reader.write("go", answer);
+        if answer == "bad" {
+            following.err_line("f: version 2 is refused");
+            behind("0 of 1 readers of f have version 2");
+        }
+        if answer == "bad" {
+            for file in ["begun", "go"] {
+                std::fs::remove_file(reader.path(file)).unwrap();
+            }
+        }
+    }
+    until_read(&origin, "f is at version 3 at the one peer that reads it");
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn taken_by(process: i32) -> (usize, u64) {
 #[test]
 fn streams_without_a_request_take_one_descriptor_and_no_buffer() {
     const READERS: u16 = 10;
-    const EACH: usize = 40;
+    const EACH: usize = 16;
     let (_indexers, home) = program::one_home();
     let (mut sharer, addr) = sharing(&home, b"some bytes");
     let (process, before) = (sharer.id(), taken_by(sharer.id()));

@@ -24,6 +24,7 @@ use crate::{
     content::bitfield::Bitfield,
     download::{
         Downloader,
+        error::exhausted,
         file::{assembly::Assembly, reuse::LocalChunks},
     },
     failure::Failure,
@@ -113,7 +114,9 @@ pub(crate) struct SwarmReport {
     pub(crate) bytes_moved: u64,
     /// Sources that sent bytes which are not the file's.
     pub(crate) corrupt_sources: HashSet<NodeId>,
+    /// Of the origin, if it fails too: the others lack what it does not give.
     pub(crate) last_failure: Option<String>,
+    pub(crate) is_origins_failure: bool,
     /// A connection to the origin on which nothing is under way.
     pub(crate) origin: Option<Source>,
 }
@@ -136,6 +139,15 @@ pub(crate) struct Transferred {
     /// Number of chunks that no source delivered.
     pub(crate) left: usize,
     pub(crate) report: SwarmReport,
+}
+
+impl Transferred {
+    /// Why `record` is not complete: how much did not come, and the last failure of a source.
+    pub(crate) fn cut_short(self, record: &VerifiedRecord) -> Failure {
+        let percent = (100 * self.left).div_ceil(self.assembly.manifest().chunks().len());
+        let why = self.report.last_failure.map_or_else(String::new, |why| format!("; {why}"));
+        exhausted(record, Some(format!("{percent} % of it did not come{why}")))
+    }
 }
 
 impl Transfer {
@@ -232,8 +244,9 @@ impl Transfer {
         if self.writing.load(Ordering::Relaxed) > 0 {
             return (Duration::ZERO, None, None);
         }
-        let TransferState { silence, report, .. } = &*self.state.lock();
-        (silence.lasts(now), silence.over(now), report.last_failure.clone())
+        let TransferState { silence, report, .. } = &mut *self.state.lock();
+        let over = silence.over(now);
+        (silence.lasts(now), over, report.last_failure.clone())
     }
 
     /// Gives up: `why` is told with the last source's failure.

@@ -84,9 +84,12 @@ impl Transfer {
         let struck_out = {
             let mut state = self.state.lock();
             let why = || format!("source {} at {}: {error}", holder.node.short(), holder.addr);
+            let is_origins = holder.node == self.record.origin;
+            let report = &mut state.report;
             // An address is left alone because of what failed before: that tells more.
-            if state.report.last_failure.is_none() || !error.follows_from_others() {
-                state.report.last_failure = Some(why());
+            let tells_more = !error.follows_from_others() && (is_origins || !report.is_origins_failure);
+            if report.last_failure.is_none() || tells_more {
+                (report.last_failure, report.is_origins_failure) = (Some(why()), is_origins);
             }
             if error.is_corrupt() {
                 state.report.corrupt_sources.insert(holder.node);
@@ -111,6 +114,7 @@ impl Transfer {
         }
         state.schedule.opened(stream, node, source.round_trips(), now);
         state.open.insert(stream, source.hang_up());
+        state.report.is_origins_failure &= node != self.record.origin;
         Some(stream)
     }
 
