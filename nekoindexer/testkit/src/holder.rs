@@ -23,8 +23,9 @@ pub struct Holder {
     pub asked: mpsc::UnboundedReceiver<DataRequest>,
     pub told: mpsc::UnboundedReceiver<Records>,
     pub questions: mpsc::UnboundedReceiver<Question>,
-    /// The connections for control calls that it has accepted.
+    /// The connections for control calls that it has accepted, and those for data.
     pub called: Arc<AtomicUsize>,
+    pub streamed: Arc<AtomicUsize>,
     calls: Calls,
     sessions: Mutex<Vec<IndexerServiceClient>>,
     stop: CancellationToken,
@@ -116,17 +117,18 @@ impl Holder {
         });
         let calls = Calls { told: told_sender, questions: question_sender, verdict };
         let served = calls.clone();
-        let called = Arc::<AtomicUsize>::default();
-        let counted = Arc::clone(&called);
+        let [called, streamed] = [(); 2].map(|()| Arc::<AtomicUsize>::default());
+        let counted = [Arc::clone(&called), Arc::clone(&streamed)];
         let serve = move |connection: Connection| {
-            counted.fetch_add(usize::from(connection.purpose == Purpose::Control), Ordering::SeqCst);
+            let which = usize::from(connection.purpose == Purpose::Data);
+            counted[which].fetch_add(1, Ordering::SeqCst);
             run(connection, Arc::clone(&script), served.clone())
         };
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         let guard = stop.clone().drop_guard();
         let sessions = Mutex::default();
-        Self { endpoint, addr, asked, told, questions, called, calls, sessions, stop, _stop: guard }
+        Self { endpoint, addr, asked, told, questions, called, streamed, calls, sessions, stop, _stop: guard }
     }
 
     pub fn idle(seed: u16) -> Self {

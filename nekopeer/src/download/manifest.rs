@@ -51,7 +51,10 @@ impl Downloader {
         let mut connected: VecDeque<(usize, Source)> =
             sources.filter_map(|(place, (_, source))| Some((place, source.take()?))).collect();
         let mut ready: HashSet<usize> = connected.iter().map(|(place, _)| *place).collect();
-        let mut waiting: VecDeque<usize> = (0..begin.len()).filter(|place| !ready.contains(place)).collect();
+        // To one that was kept, another connection is made where it does not answer in time.
+        let kept = connected.iter().filter(|(_, source)| source.is_kept()).map(|(place, _)| *place);
+        let mut waiting: VecDeque<usize> =
+            (0..begin.len()).filter(|place| !ready.contains(place)).chain(kept).collect();
         let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
         let (mut is_asked, mut next_at) = (false, Instant::now());
         loop {
@@ -100,7 +103,10 @@ impl Downloader {
                     return Ok(Layout { manifest, encoded: encoded.into(), outboard, begin });
                 }
                 // What was ready may have been closed meanwhile.
-                Err(FetchError::Stream(_)) if ready.remove(&place) => waiting.push_front(place),
+                Err(FetchError::Stream(_)) if ready.remove(&place) => {
+                    waiting.retain(|waiting| *waiting != place);
+                    waiting.push_front(place);
+                }
                 Err(error) => {
                     refused.extend(error.is_busy().then_some(place));
                     last = Some(format!("{}: {error}", named(&begin[place].0)));

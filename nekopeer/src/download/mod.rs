@@ -7,6 +7,7 @@ mod earlier;
 mod error;
 mod file;
 mod finding;
+pub(crate) mod kept_open;
 mod manifest;
 mod many;
 pub(crate) mod membership;
@@ -26,7 +27,8 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, Freshness, NodeId, Record, VerifiedRecord, Version, limits::TTL_DEFAULT, transport::Endpoint,
+    FileName, Freshness, NodeId, Record, Verdict, VerifiedRecord, Version, limits::TTL_DEFAULT,
+    transport::Endpoint,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,7 @@ use tracing::debug;
 use self::{
     earlier::kept,
     file::destination::Destination,
+    kept_open::KeptOpen,
     membership::Membership,
     plan::{DownloadRun, Plan},
     swarm::{SwarmReport, source::Source},
@@ -56,7 +59,7 @@ use crate::{
         catalogue::{Entry, Why, overtaken},
         stopped,
     },
-    util::{progress::Progress, tasks::blocking, throttle::Throttle},
+    util::{clock, progress::Progress, tasks::blocking, throttle::Throttle},
 };
 
 /// Later versions that a download goes on with, one after the other, where the one before is not sent any more.
@@ -187,6 +190,7 @@ pub(crate) struct Downloader {
     pub(crate) throttle: Arc<Throttle>,
     /// What makes a peer that serves nothing else serve what it downloads.
     pub(crate) membership: Option<Arc<Membership>>,
+    pub(crate) kept_open: KeptOpen,
     /// What is done with outdated copies, unless the reader says otherwise of one.
     pub(crate) on_stale: OnStale,
 }
@@ -212,7 +216,10 @@ impl Downloader {
     ) -> Result<Downloaded, Failure> {
         let progress = Arc::default();
         if let Some(target) = known.filter(|known| !known.record.policy.is_strict()) {
-            let plan = Plan { look_after: Duration::ZERO, ..Plan::new(target, options.output.clone()) };
+            let origin = target.record.origin;
+            let ready = self.kept_open.take(&origin, clock::now()).map(|source| (origin, source));
+            let plan =
+                Plan { look_after: Duration::ZERO, ready, ..Plan::new(target, options.output.clone()) };
             match self.run_planned(name, &options, &progress, async { Ok(plan) }).await {
                 Err(Failure { reason: Reason::NoSource, .. }) => {}
                 ended => return ended,
@@ -267,20 +274,46 @@ impl Downloader {
     /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
     async fn confirm(&self, record: &VerifiedRecord, open: Option<Source>) {
         let is_accepted = !self.library.accepted_before.lock().contains_key(&record.name);
-        if let Some(mut origin) = open.filter(|_| is_accepted && self.peers.is_introduced(&record.origin)) {
-            let (held, guard) = (held(record), origin.hang_up().on_drop());
-            let answer = blocking(move || origin.verdict(held, ANSWER_WITHIN)).await;
-            guard.disarm();
-            if let Err(error) = &answer {
-                debug!(%error, "the origin does not answer on the open connection");
+        let verdict = match open {
+            Some(open) if is_accepted && self.peers.is_introduced(&record.origin) => {
+                self.verdict_over(open, record).await
             }
-            if let Ok(Some((verdict, asked_at))) = answer
-                && self.peers.heard(record, verdict, asked_at).await
-            {
-                return;
+            Some(open) => {
+                self.keep_open(record, open);
+                None
             }
+            None => None,
+        };
+        if let Some((verdict, asked_at)) = verdict
+            && self.peers.heard(record, verdict, asked_at).await
+        {
+            return;
         }
         self.peers.confirm(vec![record.clone()]).await;
+    }
+
+    /// What the origin of `record` says of it over this connection, and when it was asked.
+    async fn verdict_over(&self, mut origin: Source, record: &VerifiedRecord) -> Option<(Verdict, Instant)> {
+        let (held, guard) = (held(record), origin.hang_up().on_drop());
+        let answer = blocking(move || origin.verdict(held, ANSWER_WITHIN).map(|said| (said, origin))).await;
+        guard.disarm();
+        match answer {
+            Ok((verdict, origin)) => {
+                self.keep_open(record, origin);
+                verdict
+            }
+            Err(error) => {
+                debug!(%error, "the origin does not answer on the open connection");
+                None
+            }
+        }
+    }
+
+    /// Keeps the connection to the origin of `record` for the next version, if this peer stays.
+    fn keep_open(&self, record: &VerifiedRecord, origin: Source) {
+        if self.library.is_serving {
+            self.kept_open.keep(record.origin, origin, clock::now());
+        }
     }
 
     /// As [`carry_out`](Self::carry_out), unless no source sends that version any more because a later one was shared

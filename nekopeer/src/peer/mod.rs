@@ -28,7 +28,7 @@ use tracing::warn;
 pub use self::throttling::Limits;
 use crate::{
     config::Config,
-    download::{Downloader, membership::Membership},
+    download::{Downloader, kept_open::KeptOpen, membership::Membership},
     failure::Failure,
     figures::Figures,
     indexers::{Dialed, Indexers},
@@ -148,6 +148,7 @@ impl Peer {
             partial_files,
             throttle: Arc::clone(&throttle),
             membership: membership.clone(),
+            kept_open: KeptOpen::default(),
             on_stale: config.on_stale,
         });
         let publisher = Publisher::new(&library, &indexers, &peers, &config);

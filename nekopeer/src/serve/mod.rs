@@ -52,7 +52,7 @@ use crate::{
 };
 
 /// Time after which a data stream without a request is closed.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Time after which a data stream that never sent a request is closed.
 const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(15);
 /// Time limit for receiving a request, once it has begun.

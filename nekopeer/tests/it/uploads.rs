@@ -39,7 +39,7 @@ async fn is_served(indexer: &IndexerHandle, from: &Folder, sharer: &Node, text: 
     let (to, reader) = peer(&[indexer.local_addr()]).await;
     let done = reader.get(text).await.unwrap();
     assert!(to.read(text) == content);
-    assert!(done.took < Duration::from_secs(3), "it waited for the others: {:?}", done.took);
+    assert!(done.took < STALL_TIMEOUT / 2, "it waited for the others: {:?}", done.took);
     done
 }
 
@@ -74,7 +74,7 @@ async fn more_readers_that_read_nothing_than_places_give_way_and_unfinished_requ
     let request = encoded(&all, 0).unwrap();
     let _unfinished = streams(&sharer, 5, |stream| stream.send_bytes(&request[..7]).unwrap()).await;
     let done = is_served(&indexer, &from, &sharer, "c").await;
-    assert!(done.took < Duration::from_secs(1), "{:?}", done.took);
+    assert!(done.took < Duration::from_secs(2), "as long as a request may take to come: {:?}", done.took);
 }
 
 #[testkit::test]

@@ -331,8 +331,12 @@ impl Crew {
 async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Option<Source>) -> NodeId {
     let mut tried = vec![holder.addr];
     loop {
+        let mut was_kept = false;
         let connected = match ready.take() {
-            Some(source) => Ok(source),
+            Some(source) => {
+                was_kept = source.is_kept();
+                Ok(source)
+            }
             None => {
                 let connecting = Source::connect(&transfer.endpoint, &holder);
                 let Some(connected) = transfer.over.run_until_cancelled(connecting).await else {
@@ -351,6 +355,9 @@ async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Opti
         let Err(error) = worked else { return holder.node };
         if transfer.is_over() || transfer.is_suspended() {
             return holder.node; // the connection was closed by the end of the download, or by a pause
+        }
+        if was_kept && matches!(error, FetchError::Stream(_)) {
+            continue; // it was closed while nothing was asked for
         }
         if let FetchError::Connect(_) | FetchError::Stream(_) = error
             && let Some(elsewhere) = transfer.elsewhere(&holder, &tried)

@@ -112,6 +112,8 @@ pub(crate) struct Source {
     /// What the origin was asked about last, when, and what it said.
     asked: Option<(Held, Instant)>,
     verdict: Option<Verdict>,
+    /// Whether it was open before this download: the other end, or the way to it, may be gone without a word.
+    is_kept: bool,
 }
 
 impl Source {
@@ -127,12 +129,21 @@ impl Source {
         let connection = finished(tokio::spawn(dialing)).await?;
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         let (pace, round_trips) = (Pace::default(), began.elapsed());
-        Ok(Self { stream, pace, round_trips, asked: None, verdict: None })
+        Ok(Self { stream, pace, round_trips, asked: None, verdict: None, is_kept: false })
     }
 
     /// How long it took to connect: a few round trips.
     pub(crate) const fn round_trips(&self) -> Duration {
         self.round_trips
+    }
+
+    /// The same, for a later download.
+    pub(crate) fn kept(self) -> Self {
+        Self { pace: Pace::default(), asked: None, verdict: None, is_kept: true, ..self }
+    }
+
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     /// A handle that closes this stream from another thread.
