@@ -77,17 +77,21 @@ fn first_of_share(ledger: &Ledger, own: SourceId, now: Duration) -> Option<usize
     share.find(|index| ledger.missing.contains(*index) && ledger.copies[*index] == 0)
 }
 
-/// Whether a stream to a complete source leaves to other readers what is not in this reader's share: they bring more than it
-/// does, and meanwhile its source sends them what nobody has. Now and then it asks for some, as it may have become faster.
+/// Whether a stream to a complete source leaves to other readers what is not in this reader's share: they bring more than
+/// complete sources do, and meanwhile its source sends them what nobody has. Now and then it asks for some, as it may have become
+/// faster.
 fn is_left_to_readers(ledger: &Ledger, stream: &Stream, now: Duration) -> bool {
     let lately = |stream: &Stream, time| now.saturating_sub(stream.moved_at) < time;
-    let is_partial = |other: &&Stream| {
-        let source = ledger.sources.get(&other.source);
-        source.is_some_and(|source| source.available != Availability::All)
-    };
-    let readers = ledger.streams.values().filter(is_partial).filter(|reader| lately(reader, BRINGS_FOR));
-    let speed: f64 = readers.filter_map(|reader| reader.speed).sum();
-    stream.speed.is_some_and(|own| own < speed) && lately(stream, LEFT_FOR)
+    let (mut complete, mut readers) = (0.0, 0.0);
+    for other in ledger.streams.values() {
+        let speed = other.speed.unwrap_or_default();
+        match ledger.sources.get(&other.source).map(|source| source.available == Availability::All) {
+            Some(true) if lately(other, LEFT_FOR) => complete += speed,
+            Some(false) if lately(other, BRINGS_FOR) => readers += speed,
+            _ => {}
+        }
+    }
+    stream.speed.is_some() && complete < readers && lately(stream, LEFT_FOR)
 }
 
 /// The first chunk to fetch among those missing and `available`: the rarest, in order from `start`, or the
