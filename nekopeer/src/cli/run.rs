@@ -16,8 +16,8 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Ended, hosting::Hosted, reach::Reached, show};
 use crate::api::{
-    About, Answer, Command, Done, Failure, FailureKind, INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece,
-    PieceWriter, Reply, no_input,
+    About, Answer, Command, Done, Failure, FailureKind, INPUT_WAITING_MAX, Input, Need, Outcome, PIECE_BYTES,
+    Piece, PieceWriter, Reply, no_input,
 };
 use crate::door::Facts;
 use crate::terminal::Output;
@@ -25,9 +25,6 @@ use crate::terminal::Output;
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
 /// The same for what comes on stdin. The storing of a complete input is not interrupted.
 const INTERRUPTED_INPUT: &str = "interrupted; stdin is stored only if it had ended";
-
-/// How the system's errors begin where a process does not see a path, or not as another process does.
-const UNSEEN: [&str; 3] = ["No such file or directory", "Permission denied", "Read-only file system"];
 
 /// Time limit for the output of an interrupted command, where nobody takes it; a second Ctrl-C ends it at once.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -109,6 +106,9 @@ async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -
     if let Some(note) = is_there.then(|| unseen(command, &caller.facts, &result)).flatten() {
         drop(answer.0.send(Reply::Note(note)).await); // the output may have failed
     }
+    if let Some(failure) = is_there.then(|| elsewhere(command, &caller.facts, &result)).flatten() {
+        result = Err(failure);
+    }
     if let Err(failure) = &mut result
         && failure.kind == FailureKind::Moved
     {
@@ -130,17 +130,41 @@ fn unseen(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> O
     };
     let paths = command.api().about().paths.into_iter().flat_map(|path| path.ancestors().take(2));
     let is_unseen = |path: &&Path| {
-        let errors = UNSEEN.iter().map(|errno| format!("{}: {errno}", path.display()));
-        errors.into_iter().any(|error| said.contains(&error)) && path.symlink_metadata().is_ok()
+        let shown = path.display().to_string();
+        // A link to nowhere is no path that only this process sees.
+        let is_missing = said.contains(&format!("{shown}: No such file or directory")) && path.exists();
+        let is_denied =
+            ["Permission denied", "Read-only file system"].iter().any(|errno| said.contains(errno));
+        is_missing || (is_denied && said.contains(&shown) && path.parent().is_some_and(Path::exists))
     };
     let path = paths.into_iter().find(is_unseen)?.display().to_string();
-    let Facts { process, dir, .. } = facts;
+    let Facts { process, .. } = facts;
     Some(format!(
-        "the running peer (process {process}) carries this out, and cannot use {path}, which its user may not see: name a \
-         path below {}, let the bytes come from stdin or go to stdout (share - --name NAME, get NAME -o -), or use another \
-         --data-dir",
-        dir.0.display()
+        "the running peer (process {process}) carries this out, and cannot use {path}, which its user may not see: {}",
+        instead(facts)
     ))
+}
+
+/// Why what the running peer did is not to be found here: it may have a /tmp or a home of its own.
+fn elsewhere(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> Option<Failure> {
+    let About { paths, need, .. } = command.api().about();
+    let is_done = matches!(result, Ok(Done { outcome: Outcome::All, .. })) && need != Need::Running;
+    let is_gone = |path: &&Path| path.as_os_str() != "-" && path.symlink_metadata().is_err();
+    let path = paths.into_iter().find(|path| is_done && is_gone(path))?.display().to_string();
+    let process = facts.process;
+    Some(Failure::new(format!(
+        "the running peer (process {process}) carried this out, and there is no {path} here: its service may have a /tmp or a \
+         home of its own: {}",
+        instead(facts)
+    )))
+}
+
+fn instead(facts: &Facts) -> String {
+    format!(
+        "name a path below {}, let the bytes come from stdin or go to stdout (share - --name NAME, get NAME -o -), or use \
+         another --data-dir",
+        facts.dir.0.display()
+    )
 }
 
 /// Starts to show an answer, on a thread: printing blocks.
@@ -194,9 +218,18 @@ mod tests {
             "{hint}"
         );
         let into = ["get", "n", "-o", &absent];
-        for errno in UNSEEN {
-            assert!(said(&into, format!("cannot use {folder}: {errno} (os error 0)")).is_some(), "{errno}");
+        for why in [
+            format!("cannot use {folder}: No such file or directory (os error 2)"),
+            format!("cannot use {absent}: Permission denied (os error 13)"),
+            format!("cannot use the data folder {folder}/.neko-parts: Read-only file system (os error 30)"),
+        ] {
+            assert!(said(&into, why.clone()).is_some(), "{why}");
         }
+        let nowhere = path("nowhere");
+        std::os::unix::fs::symlink(&absent, &nowhere).unwrap();
+        assert!(
+            said(&["share", &nowhere], format!("cannot read {nowhere}: No such file or directory")).is_none()
+        );
         assert!(
             said(&["share", &absent], format!("cannot read {absent}: No such file or directory")).is_none()
         );

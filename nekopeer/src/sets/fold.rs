@@ -29,11 +29,6 @@ use crate::{
 const READ_BYTES: usize = 1024 * 1024;
 const EXECUTABLE: u32 = 0o111;
 
-/// Whether the file at `path`, which is no link, is executable. Blocking.
-pub(super) fn is_executable_at(path: &Path) -> io::Result<bool> {
-    path.symlink_metadata().map(|metadata| is_executable(&metadata))
-}
-
 fn is_executable(metadata: &Metadata) -> bool {
     metadata.permissions().mode() & EXECUTABLE != 0
 }

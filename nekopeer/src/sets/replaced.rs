@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
-use super::fold::is_executable_at;
 use crate::{
     content::{
         stamp::{Looker, open_file},
@@ -110,14 +109,9 @@ impl Replaced {
     }
 }
 
-/// Whether the file at `at` is `file`: its bytes and whether it is executable, whatever its time is.
+/// Whether the file at `at` is `file`: its bytes, whatever its time and its mode are.
 pub(super) fn is_of(at: &Path, file: &TreeFile, looker: &mut Looker, stop: &CancellationToken) -> bool {
     let Ok(stamp) = looker.stamp(at) else { return false };
-    if stamp != file.stamp
-        && !is_executable_at(at).is_ok_and(|is_executable| is_executable == file.is_executable)
-    {
-        return false;
-    }
     // Its time may have changed and its bytes not.
     let has_its_bytes = || {
         let hash = hash_of(&mut open_file(at).ok()?, stop).ok().flatten();

@@ -65,7 +65,7 @@ pub(crate) fn check_place(
     standing(library, name, output, force).map(drop)
 }
 
-/// Whether the folder at `path` has the files of `tree`, with their executable bits, and nothing else.
+/// Whether the folder at `path` has the files of `tree` and nothing else.
 pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> Result<(), Failure> {
     let mut looker = Looker::default();
     for file in &tree.files {

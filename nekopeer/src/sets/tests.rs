@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -177,11 +177,10 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     two.unfold(false).unwrap();
 
     two.hold_a("2");
-    let changes: [(&str, Edit); 5] = [
+    let changes: [(&str, Edit); 4] = [
         ("a", |place| fs::write(place.join("a"), "mine").unwrap()),
         ("mine", |place| fs::write(place.join("mine"), "mine").unwrap()),
         ("b", |place| fs::remove_file(place.join("b")).unwrap()),
-        ("b", |place| fs::set_permissions(place.join("b"), fs::Permissions::from_mode(0o755)).unwrap()),
         ("empty", |place| fs::create_dir(place.join("empty")).unwrap()),
     ];
     for (path, change) in changes {
@@ -194,12 +193,25 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
         assert_eq!(fs::metadata(two.place().join("b")).unwrap().mode() & 0o111, 0);
         two.hold_a("2");
     }
-    // Its time alone is no change.
+    // Its time and its mode are no change, and the mode stays, also that of what is replaced.
     two.hold_a("3");
+    let set =
+        |path: &str, mode| fs::set_permissions(two.place().join(path), fs::Permissions::from_mode(mode));
+    for (path, mode) in [("a", 0o640), ("b", 0o755), ("", 0o750)] {
+        set(path, mode).unwrap();
+    }
+    let other_group = chown(two.place().join("a"), None, Some(4242)).is_ok(); // root may
     let past = std::time::SystemTime::UNIX_EPOCH;
     File::options().write(true).open(two.place().join("b")).unwrap().set_modified(past).unwrap();
     two.unfold(false).unwrap();
     assert_eq!(two.seen(), tree(&[("a", "3"), ("b", "same")]));
+    let there = |path: &str| fs::metadata(two.place().join(path)).unwrap();
+    assert_eq!(["a", "b", ""].map(|path| there(path).mode() & 0o777), [0o640, 0o755, 0o750]);
+    assert!(!other_group || there("a").gid() == 4242);
+    two.hold_a("4");
+    two.unfold(false).unwrap();
+    let there = |path: &str| fs::metadata(two.place().join(path)).unwrap();
+    assert_eq!(["a", "b", ""].map(|path| there(path).mode() & 0o777), [0o640, 0o755, 0o750]);
 }
 
 impl Two {

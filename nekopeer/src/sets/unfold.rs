@@ -1,18 +1,18 @@
 //! From the one file of a set to a folder that nobody uses yet.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, Permissions},
     io::Write as _,
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown},
     path::Path,
 };
 
 use nekoproto::ContentHash;
 use tokio_util::sync::CancellationToken;
+use walkdir::WalkDir;
 
 use super::{
     error::{bad, not_read, stopped},
-    fold::is_executable_at,
     index::{Index, Member},
 };
 use crate::{
@@ -46,18 +46,28 @@ pub(super) fn unfold(
         }
         if !before.is_some_and(|(before, tree)| link(before, tree, member, &path)) {
             write(pack, at, member, &path, &mut buffer, stop)?;
+            if let Some((before, tree)) = before
+                && let Some(file) = tree.file(&member.path)
+            {
+                let change = (file.is_executable != member.is_executable).then_some(member.is_executable);
+                take_over(&before.join(member.path.as_path()), &path, change);
+            }
         }
         at += member.size;
+    }
+    if let Some((before, _)) = before {
+        let made = WalkDir::new(folder).into_iter().flatten().filter(|made| made.file_type().is_dir());
+        for made in made {
+            take_over(&before.join(made.path().strip_prefix(folder).unwrap_or(folder)), made.path(), None);
+        }
     }
     let synced = File::open(folder).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
     synced.map_err(error_at(folder))?;
     let mut looker = Looker::default();
     let stamped = index.members().iter().map(|member| {
-        let Member { path, content, .. } = member.clone();
+        let Member { path, content, is_executable, .. } = member.clone();
         let at = folder.join(path.as_path());
         let stamp = looker.stamp(&at).map_err(error_at(&at))?;
-        // Not every disk has such a bit.
-        let is_executable = is_executable_at(&at).map_err(error_at(&at))?;
         Ok(TreeFile { path, is_executable, content, stamp })
     });
     stamped.collect()
@@ -72,13 +82,26 @@ fn link(folder: &Path, tree: &Tree, member: &Member, path: &Path) -> bool {
     let there = folder.join(member.path.as_path());
     let linked = fs::hard_link(there, path).is_ok();
     let now = path.symlink_metadata().map(|metadata| Stamp::of(&metadata));
-    let is_it = linked
-        && now.is_ok_and(|now| file.stamp.is_moved_to(&now))
-        && is_executable_at(path).is_ok_and(|is_executable| is_executable == member.is_executable);
+    let is_it = linked && now.is_ok_and(|now| file.stamp.is_moved_to(&now));
     if linked && !is_it {
         drop(fs::remove_file(path)); // somebody changed it: it is written anew
     }
     is_it
+}
+
+/// Gives `new` the mode and the group of `old`, whose place it takes, as far as this user may; executable or not where its origin
+/// has a `change`.
+fn take_over(old: &Path, new: &Path, change: Option<bool>) {
+    let Ok(of) = old.symlink_metadata() else { return };
+    drop(chown(new, None, Some(of.gid())));
+    let mode = of.mode() & 0o777;
+    let mode = match change {
+        Some(true) => mode | (mode & 0o444) >> 2,
+        Some(false) => mode & !0o111,
+        None if of.is_dir() => mode | 0o700,
+        None => mode,
+    };
+    drop(fs::set_permissions(new, Permissions::from_mode(mode)));
 }
 
 fn write(

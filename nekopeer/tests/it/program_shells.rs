@@ -351,6 +351,27 @@ fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_
     assert_eq!(home.read("a.txt"), b"third\n");
 }
 
+/// As a service with a /tmp of its own.
+#[test]
+fn what_the_running_peer_stores_in_a_place_of_its_own_is_not_said_to_be_here() {
+    let (_indexers, origin, reader) = two_homes();
+    let _sharing = origin.share_file("f", "one");
+    std::fs::create_dir(reader.path("tmp")).unwrap();
+    let serve = reader.command(["serve"]);
+    let mut inside = Command::new("unshare");
+    inside.args(["-rm", "sh", "-c", r#"mount -t tmpfs none tmp && exec "$@""#, "sh"]);
+    inside.arg(serve.get_program()).args(serve.get_args());
+    reader.settle(&mut inside);
+    let mut serving = Running::start(inside);
+    serving.err_line("serving on ");
+    for out in ["tmp/f", "tmp/new/"] {
+        let ended = reader.run(&["get", "f", "-o", &reader.text(out)]);
+        ended.failed_with(3, &["carried this out, and there is no", "get NAME -o -"]);
+    }
+    reader.done(&["get", "f", "-o", &reader.text("here")]);
+    assert_eq!(reader.read("here"), b"one");
+}
+
 #[test]
 fn interrupted_share_of_stdin_ends_at_once_and_leaves_nothing() {
     let (_indexers, home) = one_home();
