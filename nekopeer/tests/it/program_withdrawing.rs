@@ -141,14 +141,15 @@ fn file_that_becomes_a_folder_and_back_makes_way_where_nobody_changed_its_copy()
     refused.failed_with(3, &["changed/main needs a folder where a file stands: move that away"]);
     assert_eq!(reader.read("changed"), b"by its user");
 
-    origin.done(&["unshare", "s/vars/main"]);
+    origin.share_anew("s/vars/in/deep", "deeper");
+    reader.gets("s/vars/in/deep", "deeper");
+    origin.done(&["unshare", "s/vars/main", "s/vars/in/deep"]);
     fs::remove_dir_all(origin.path("s/vars")).unwrap();
     origin.share_anew("s/vars", "a file again");
-    fs::remove_file(reader.path("s/vars/main")).unwrap();
     fs::create_dir(reader.path("s/vars/empty")).unwrap();
-    reader.gets("s/vars", "a file again");
-    fs::remove_file(reader.path("s/vars")).unwrap();
     reader.write("s/vars/mine", "of its user");
     assert_eq!(reader.run(&["get", "s/vars"]).code, Some(3));
     assert_eq!(reader.read("s/vars/mine"), b"of its user");
+    fs::remove_file(reader.path("s/vars/mine")).unwrap();
+    reader.gets("s/vars", "a file again");
 }

@@ -1,5 +1,5 @@
-//! Removes copies that stand as files where a download needs a folder, if they are unchanged and their origins, asked now,
-//! withdrew their names.
+//! Removes copies that stand as files where a download needs a folder, or in a folder where it needs a file, if they are unchanged
+//! and their origins, asked now, withdrew their names.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -12,18 +12,26 @@ use crate::{
     storage::catalogue::Entry,
 };
 
+/// Copies below one name that are looked at.
+const BELOW_MAX: usize = 1024;
+
 impl Downloader {
-    /// Asks the origins of such copies above what was found whether they withdrew them, and removes those. What stays is in the
-    /// way, which the download says.
+    /// Asks the origins of such copies above and below what was found whether they withdrew them, and removes those. What stays is
+    /// in the way, which the download says.
     pub(in crate::download) async fn clear_way(&self, found: &[Finding]) {
         let names = found.iter().filter(|(_, target)| target.is_ok()).map(|(name, _)| name);
-        let mut above: Vec<&Path> = names.flat_map(|name| name.as_path().ancestors().skip(1)).collect();
+        let found: Vec<FileName> = names.cloned().collect();
+        let mut above: Vec<&Path> =
+            found.iter().flat_map(|name| name.as_path().ancestors().skip(1)).collect();
         above.sort_unstable();
         above.dedup();
         let above: Vec<FileName> =
             above.into_iter().filter_map(|path| FileName::from_path(path).ok()).collect();
         let copies = move |library: &Arc<Library>| {
-            let copies = above.iter().filter_map(|name| library.catalogue.get(name));
+            let is_folder = |name: &&FileName| library.share.root().join(name.as_path()).is_dir();
+            let below = |name| library.catalogue.names_below(name, BELOW_MAX).unwrap_or_default();
+            let below = found.iter().filter(is_folder).flat_map(below);
+            let copies = above.into_iter().chain(below).filter_map(|name| library.catalogue.get(&name));
             copies.filter(|copy| is_in_the_way(library, copy)).collect::<Vec<_>>()
         };
         let mut by_origin = HashMap::<Holder, Vec<VerifiedRecord>>::new();
