@@ -145,6 +145,9 @@ async fn look(
     let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
     let found = listing.next().await?.unwrap_or_default();
     let Some(file) = found.into_iter().next().transpose()? else {
+        if wanted.all {
+            return Err(Failure::missing(format!("{name} is not shared here: ls says what is")));
+        }
         return failed(format!("{name} is neither shared nor held here"));
     };
     let FileStatus { record, own, condition, newest, .. } = &file;

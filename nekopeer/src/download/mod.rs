@@ -273,7 +273,7 @@ impl Downloader {
 
     /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
     async fn confirm(&self, record: &VerifiedRecord, open: Option<Source>) {
-        let is_accepted = !self.library.accepted_before.lock().contains_key(&record.name);
+        let is_accepted = self.library.accepted_instead(record).is_none();
         let verdict = match open {
             Some(open) if is_accepted && self.peers.is_introduced(&record.origin) => {
                 self.verdict_over(open, record).await
@@ -367,7 +367,6 @@ impl Downloader {
                 (record.clone(), path, SwarmReport::default(), true)
             }
             Destination::Replaceable(stamp) => {
-                self.library.note_unaccepted(record);
                 plan.landing.replaceable = stamp;
                 let (entry, report) = self.obtain(plan, work).await?;
                 self.indexers.offer_soon(std::slice::from_ref(&entry.record));

@@ -48,7 +48,7 @@ impl Downloader {
         let Plan { mut target, mut layout, landing, look_after, mut ready } = plan;
         let record = target.record.clone();
         let mut wishes = work.options.wishes(&record.name);
-        let mut searches = 0;
+        let (mut searches, mut origin_failed) = (0, None);
         loop {
             let found = match layout.take() {
                 Some(layout) => Ok(layout),
@@ -58,7 +58,10 @@ impl Downloader {
                 }
             };
             let obtained = match found {
-                Ok(layout) => Box::pin(self.obtain_by(layout, &target, &landing, look_after, work)).await,
+                Ok(layout) => {
+                    let failed = &mut origin_failed;
+                    Box::pin(self.obtain_by(layout, &target, &landing, look_after, work, failed)).await
+                }
                 Err(error) => Err(error),
             };
             let failure = match obtained {
@@ -81,7 +84,8 @@ impl Downloader {
         }
     }
 
-    /// As [`obtain`](Self::obtain), put together as `layout` says.
+    /// As [`obtain`](Self::obtain), put together as `layout` says. How its origin failed is noted, and told after further searches,
+    /// which leave that out.
     async fn obtain_by(
         &self,
         layout: Layout,
@@ -89,6 +93,7 @@ impl Downloader {
         landing: &Landing,
         look_after: Duration,
         work: &DownloadRun<'_>,
+        origin_failed: &mut Option<String>,
     ) -> Result<(Entry, SwarmReport), Failure> {
         let look_after = if target.record.size < SHOWN_FROM { LOOK_AFTER } else { look_after };
         let Target { record, sources, .. } = target;
@@ -118,8 +123,13 @@ impl Downloader {
             let order = self.order(record, layout.manifest.chunks().len());
             let transfer = Transfer::new(self, record.clone(), assembly, &local, order, work.progress, mark);
             let look = || self.look_for_sources(record, work.options);
-            let fetched = self.fetch(transfer, local, begin, look, look_after).await?;
+            let mut fetched = self.fetch(transfer, local, begin, look, look_after).await?;
             if fetched.left > 0 {
+                if fetched.report.is_origins_failure {
+                    origin_failed.clone_from(&fetched.report.last_failure);
+                } else if origin_failed.is_some() {
+                    fetched.report.last_failure.clone_from(origin_failed);
+                }
                 return Err(fetched.cut_short(record));
             }
             report.add(fetched.report);

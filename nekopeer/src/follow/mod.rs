@@ -142,8 +142,8 @@ impl Follower {
         wake: Arc<Notify>,
     ) -> Result<Infallible, Failure> {
         let (name, library) = (&name, &self.reconciler.library);
-        let _judged = self.hook.as_ref().map(|_| library.listed_in(&library.judged, name));
-        let _told = scopeguard::guard((), |()| drop(library.accepted_before.lock().remove(name)));
+        let judged = |hook: &Hook| library.listed_in(&library.judged, (name.clone(), hook.id()));
+        let _judged = self.hook.as_ref().map(judged);
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
             Some(hook) => library.catalogue.reader(name)?.accepted_by(hook.id()),
@@ -246,21 +246,22 @@ impl Follower {
         let previous = seen.accepted_of(&record.origin);
         seen.told = None; // whoever put it back in its place waits for the answer
         let (library, name) = (&self.reconciler.library, record.name.clone());
-        let running = library.listed_in(&library.hooked, &record.name);
+        let running = library.listed_in(&library.hooked, record.name.clone());
         let ended =
             hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
         drop(running);
         let Err(why) = ended else {
             let (command, origin, version) = (hook.id(), record.origin, record.version);
             seen.accepted = Some((origin, version));
-            if library.accepted_before.lock().remove(&name).is_some() {
-                let (peers, accepted) = (Arc::clone(&self.reconciler.peers), record.clone());
-                library.tasks.spawn_until_stop(async move { drop(peers.confirm(vec![accepted]).await) });
-            }
             let note = move |library: &Arc<Library>| {
                 library.catalogue.change_readers([&name], |reader| reader.accept(command, origin, version))
             };
-            return library.blocking(note).await;
+            library.blocking(note).await?;
+            if previous.is_some_and(|previous| previous != version) {
+                let (peers, accepted) = (Arc::clone(&self.reconciler.peers), record.clone());
+                library.tasks.spawn_until_stop(async move { drop(peers.confirm(vec![accepted]).await) });
+            }
+            return Ok(());
         };
         (seen.refused, seen.why) = (Some(record.clone()), Some(why));
         Ok(())
@@ -287,7 +288,6 @@ impl Follower {
             }
         }
         seen.why = None;
-        self.reconciler.library.accepted_before.lock().remove(name);
         self.reconciler.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
+mod accepted;
 pub(crate) mod browse;
 pub(crate) mod census;
 pub(crate) mod changed;
@@ -26,7 +27,7 @@ use std::{
 };
 
 use nekoindexer::checks::SignatureChecks;
-use nekoproto::{FileName, NodeId, VerifiedRecord};
+use nekoproto::{FileName, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -42,11 +43,11 @@ use self::{
 use crate::{
     state::{copies::Copies, outdated::Outdated, readers::Readers},
     storage::{
-        catalogue::{Catalogue, Lent},
+        catalogue::{Catalogue, CommandId, Lent},
         lock::DataLock,
         share_folder::ShareFolder,
     },
-    util::{progress::Progress, tasks::Tasks},
+    util::{clock, progress::Progress, tasks::Tasks},
 };
 
 #[derive(Debug)]
@@ -66,10 +67,9 @@ pub(crate) struct Library {
     /// Names on which the command of a follower runs, once for each: what stands there is up to it.
     pub(crate) hooked: Mutex<Vec<FileName>>,
     /// Names on whose versions a follower runs its command, once for each follower.
-    pub(crate) judged: Mutex<Vec<FileName>>,
-    /// What stood in the place of such a name when a version came that its command has not accepted yet: until then an origin
-    /// is told of this one.
-    pub(crate) accepted_before: Mutex<HashMap<FileName, VerifiedRecord>>,
+    pub(crate) judged: Mutex<Vec<(FileName, CommandId)>>,
+    /// When this process began.
+    pub(crate) began: Instant,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
@@ -145,7 +145,7 @@ impl Library {
             lent: Lent::default(),
             hooked: Mutex::default(),
             judged: Mutex::default(),
-            accepted_before: Mutex::default(),
+            began: clock::now(),
             checks: SignatureChecks::default(),
             tasks: Tasks::default(),
             counters: Arc::default(),
@@ -237,31 +237,16 @@ impl Library {
         self.hooked.lock().contains(name)
     }
 
-    /// The version `coming` takes the place of an earlier one, on which followers may run a command.
-    pub(crate) fn note_unaccepted(&self, coming: &VerifiedRecord) {
-        if self.judges(&coming.name) > 0
-            && let Some(held) = self.catalogue.get(&coming.name).filter(|held| coming.replaces(&held.record))
-        {
-            let mut before = self.accepted_before.lock();
-            before.entry(coming.name.clone()).or_insert_with(|| held.record.clone());
-        }
-    }
-
-    /// How many followers run their command on each version of `name`.
-    pub(crate) fn judges(&self, name: &FileName) -> usize {
-        self.judged.lock().iter().filter(|judged| *judged == name).count()
-    }
-
     /// Lists `name` as `hooked` or `judged` until the guard is dropped.
-    pub(crate) fn listed_in<'a>(
+    pub(crate) fn listed_in<'a, T: Clone + PartialEq>(
         &'a self,
-        list: &'a Mutex<Vec<FileName>>,
-        name: &'a FileName,
-    ) -> impl Drop + 'a {
+        list: &'a Mutex<Vec<T>>,
+        name: T,
+    ) -> impl Drop + use<'a, T> {
         list.lock().push(name.clone());
         scopeguard::guard((), move |()| {
             let mut names = list.lock();
-            if let Some(at) = names.iter().position(|listed| listed == name) {
+            if let Some(at) = names.iter().position(|listed| *listed == name) {
                 names.swap_remove(at);
             }
             drop(names);

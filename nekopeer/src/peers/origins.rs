@@ -194,9 +194,8 @@ impl Peers {
     /// that the command of a follower accepted before, if there is one: that is what an origin is told that this peer holds.
     fn in_place(&self, newest: &[VerifiedRecord]) -> Vec<VerifiedRecord> {
         let in_place = |newest: &VerifiedRecord| {
-            let accepted = self.library.accepted_before.lock().get(&newest.name).cloned();
-            let held = || Some(self.library.catalogue.get(&newest.name)?.record.clone());
-            accepted.or_else(held).filter(|held| newest.replaces(held))
+            let held = self.library.catalogue.get(&newest.name)?.record.clone();
+            self.library.accepted_instead(&held).or(Some(held)).filter(|held| newest.replaces(held))
         };
         newest.iter().map(|newest| in_place(newest).unwrap_or_else(|| newest.clone())).collect()
     }

@@ -250,7 +250,7 @@ mod tests {
         let (reconciler, name) = (&peer.reconciler, FileName::new("a").unwrap());
         let copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
         peer.library.catalogue.put_copy(copy).unwrap();
-        let hook = peer.library.listed_in(&peer.library.hooked, &name);
+        let hook = peer.library.listed_in(&peer.library.hooked, name.clone());
         assert_eq!(reconciler.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
         assert!(path.exists());
         drop(hook);

@@ -190,10 +190,11 @@ impl Reconciler {
         let asking = async {
             let copies = self.library.blocking(move |library| library.asked_for(&names)).await;
             // Whoever is asked is told what is held: of a set that is when its folder is brought to its version.
-            let (unfolded, copies): (Vec<_>, Vec<_>) = copies
-                .into_iter()
-                .partition(|copy| copy.policy.is_set() && self.library.is_in_use(&copy.name));
-            unfolded.iter().for_each(|copy| self.library.postpone(copy));
+            let library = &self.library;
+            let (later, copies): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| {
+                (copy.policy.is_set() && library.is_in_use(&copy.name)) || library.is_to_be_judged(&copy.name)
+            });
+            later.iter().for_each(|copy| library.postpone(copy));
             copies.is_empty() || self.peers.confirm_one(origin, copies, &OnceCell::new()).await
         };
         (origin, AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false))

@@ -69,34 +69,51 @@ fn reader_that_knows_of_a_version_and_does_not_have_it_is_waited_for() {
     assert_eq!((&readers(&origin)[0]["holds"], reader.read("f")), (&2.into(), b"two".to_vec()));
 }
 
-/// The command of the reader decides: a version on which it still runs, or which it refused, is not there.
+const DECIDES: &str =
+    "test $NEKO_VERSION = 1 || { touch begun; while ! test -e go; do sleep 0.05; done; grep -q good go; }";
+
+fn is_behind(origin: &Home, version: u64) {
+    let ended = origin.run(&["wait", "f", "--all", "--timeout", "2"]);
+    let says = format!("0 of 1 readers of f have version {version}");
+    ended.failed_with(1, &[&says, "with version 1", "forget ID leaves one out that is gone"]);
+}
+
+/// The command of the reader decides: a version on which it still runs, or which it refused, is not there. Also where it has
+/// begun again.
 #[test]
 fn version_that_the_command_of_a_reader_has_not_accepted_is_waited_for() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
-    let hook = "test $NEKO_VERSION = 1 || { touch begun; while ! test -e go; do sleep 0.05; done; grep -q good go; }";
-    let mut following = reader.start_out(&["follow", "f", "--exec", hook], "f is at version 1");
+    let mut following = reader.start_out(&["follow", "f", "--exec", DECIDES], "f is at version 1");
     until_read(&origin, "f is at version 1 at the one peer that reads it");
-    let behind = |says: &str| {
-        let ended = origin.run(&["wait", "f", "--all", "--timeout", "2"]);
-        ended.failed_with(1, &[says, "with version 1", "forget ID leaves one out that is gone"]);
-    };
-    for (answer, version) in [("bad", 2), ("good", 3)] {
-        origin.share_anew("f", answer);
-        until(&mut following, "the command", || reader.path("begun").exists());
-        reader.done(&["status", "f"]); // asks its origin
-        behind(&format!("0 of 1 readers of f have version {version}"));
-        reader.write("go", answer);
-        if answer == "bad" {
-            following.err_line("f: version 2 is refused");
-            behind("0 of 1 readers of f have version 2");
-        }
-        if answer == "bad" {
-            for file in ["begun", "go"] {
-                std::fs::remove_file(reader.path(file)).unwrap();
-            }
-        }
-    }
+    origin.share_anew("f", "bad");
+    until(&mut following, "the command", || reader.path("begun").exists());
+    reader.done(&["status", "f"]); // asks its origin
+    is_behind(&origin, 2);
+    reader.write("go", "bad");
+    following.err_line("f: version 2 is refused");
+    is_behind(&origin, 2);
+    ["begun", "go"].iter().for_each(|file| std::fs::remove_file(reader.path(file)).unwrap());
+    origin.share_anew("f", "good");
+    until(&mut following, "the command", || reader.path("begun").exists());
+    following.kill();
+    std::fs::remove_file(reader.path("begun")).unwrap();
+    let mut again = reader.start(&["follow", "f", "--exec", DECIDES]);
+    until(&mut again, "the command", || reader.path("begun").exists());
+    is_behind(&origin, 3);
+    reader.write("go", "good");
     until_read(&origin, "f is at version 3 at the one peer that reads it");
+}
+
+#[test]
+fn version_is_there_when_all_commands_of_a_reader_accepted_it() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let _quick = reader.start_out(&["follow", "f", "--exec", "true"], "f is at version 1");
+    let mut slow = reader.start_out(&["follow", "f", "--exec", DECIDES], "f is at version 1");
+    origin.share_anew("f", "good");
+    until(&mut slow, "the command", || reader.path("begun").exists());
+    is_behind(&origin, 2);
+    reader.write("go", "good");
+    until_read(&origin, "f is at version 2 at the one peer that reads it");
 }
 
 #[test]
@@ -111,6 +128,7 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
     reader.done(&["wait", "f", "--timeout", "60"]);
     fails(&reader, &["--version", "2"], "f is at version 1 here, not at 2");
     fails(&reader, &["--all"], "only its origin knows");
+    origin.run(&["wait", "g", "--all"]).failed_with(1, &["g is not shared here"]);
     fails(&origin, &["--version", "9"], "f is at version 1 here, not at 9");
     let waiting = reader.start(&["wait", "f", "--version", "2", "--timeout", "60"]);
     origin.share_anew("f", "two");

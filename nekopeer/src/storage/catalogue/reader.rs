@@ -92,6 +92,13 @@ impl ReaderState {
         Some((accepted.origin, accepted.version))
     }
 
+    /// Whether a command accepted another version of the same origin, and none accepted or refused this one.
+    pub(crate) fn is_undecided(&self, record: &Record) -> bool {
+        let is_passed = self.passed_over.is_some_and(|passed| passed.version >= record.version);
+        let is_of_origin = |accepted: &Accepted| accepted.origin == record.origin;
+        !is_passed && !self.is_accepted(record) && self.accepted.iter().any(is_of_origin)
+    }
+
     pub(crate) fn is_accepted(&self, record: &Record) -> bool {
         let is_it =
             |accepted: &Accepted| (accepted.origin, accepted.version) == (record.origin, record.version);

@@ -1,0 +1,48 @@
+//! Which version counts as held where followers run commands on each: the last one that all of them accepted.
+
+use std::time::Duration;
+
+use nekoproto::{FileName, VerifiedRecord, Version};
+
+use super::Library;
+use crate::{storage::catalogue::CommandId, util::clock};
+
+/// Time after the start in which followers begin: until then no origin is told of a version that none of their commands accepted.
+const BEGUN_WITHIN: Duration = Duration::from_secs(10);
+
+impl Library {
+    /// How many followers run their command on each version of `name`.
+    pub(crate) fn judges(&self, name: &FileName) -> usize {
+        self.commands_on(name).len()
+    }
+
+    fn commands_on(&self, name: &FileName) -> Vec<CommandId> {
+        let judged = self.judged.lock();
+        judged.iter().filter(|(judged, _)| judged == name).map(|(_, command)| *command).collect()
+    }
+
+    /// The version that is to count instead of `held`, which stands in its place: the last one that a command which runs on each
+    /// accepted, where that is an earlier one. The first version that came counts before. Blocking for a moment.
+    pub(crate) fn accepted_instead(&self, held: &VerifiedRecord) -> Option<VerifiedRecord> {
+        let commands = self.commands_on(&held.name);
+        if commands.is_empty() {
+            return None;
+        }
+        let reader = self.catalogue.reader(&held.name).ok()?;
+        let accepted = commands.iter().filter_map(|command| reader.accepted_by(*command));
+        let of_origin = accepted.filter(|(origin, _)| *origin == held.origin).map(|(_, version)| version);
+        let least = of_origin.min().filter(|least: &Version| *least < held.version)?;
+        let kept = self.catalogue.kept(&held.name).ok()?.into_iter().map(|kept| kept.entry.record);
+        kept.filter(|record| record.origin == held.origin).find(|record| record.version == least)
+    }
+
+    /// Whether a follower that is about to begin may still have to decide on what stands in the place of `name`.
+    pub(crate) fn is_to_be_judged(&self, name: &FileName) -> bool {
+        let is_young = clock::now().saturating_duration_since(self.began) < BEGUN_WITHIN;
+        is_young
+            && self.judges(name) == 0
+            && self.catalogue.get(name).is_some_and(|held| {
+                self.catalogue.reader(name).is_ok_and(|reader| reader.is_undecided(&held.record))
+            })
+    }
+}
