@@ -103,10 +103,7 @@ impl Downloader {
                     return Ok(Layout { manifest, encoded: encoded.into(), outboard, begin });
                 }
                 // What was ready may have been closed meanwhile.
-                Err(FetchError::Stream(_)) if ready.remove(&place) => {
-                    waiting.retain(|waiting| *waiting != place);
-                    waiting.push_front(place);
-                }
+                Err(FetchError::Stream(_)) if ready.remove(&place) => be_next(&mut waiting, place),
                 Err(error) => {
                     refused.extend(error.is_busy().then_some(place));
                     last = Some(format!("{}: {error}", named(&begin[place].0)));
@@ -151,6 +148,11 @@ impl Downloader {
         guard.disarm();
         found
     }
+}
+
+fn be_next(waiting: &mut VecDeque<usize>, place: usize) {
+    waiting.retain(|waiting| *waiting != place);
+    waiting.push_front(place);
 }
 
 enum ManifestStep {

@@ -170,7 +170,6 @@ impl Peer {
         });
         let figures = Figures::new(endpoint.budget(), &library, serving);
         tasks.spawn_until_stop(Arc::clone(&reconciler).run());
-        let first_events = Mutex::new(Some(first_events));
         Ok(PeerHandle {
             library,
             indexers,
@@ -183,7 +182,7 @@ impl Peer {
             local_addr,
             figures,
             accepts,
-            first_events,
+            first_events: Mutex::new(Some(first_events)),
         })
     }
 }
