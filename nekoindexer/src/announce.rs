@@ -13,7 +13,6 @@ use nekoproto::{IndexerAddr, NetworkName, NodeId, PROTOCOL_VERSION, transport::i
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
-/// The service under which indexers are announced.
 const SERVICE: &str = "_nekop2p._tcp.local.";
 /// Indexers that one search returns at most, and addresses of each.
 pub const HEARD_MAX: usize = 16;

@@ -16,7 +16,6 @@ pub(crate) struct ConfiguredNeighbors {
 }
 
 impl ConfiguredNeighbors {
-    /// None yet; links are made by `endpoint`.
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
         Self { endpoint, links: Mutex::default() }
     }

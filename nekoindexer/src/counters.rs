@@ -29,13 +29,11 @@ const TIMED_EVERY: u64 = 16;
 pub(crate) enum Drop {
     /// Too many queries were being forwarded.
     Busy,
-    /// The message had come before.
     Duplicate,
     /// Too many message ids are remembered.
     SeenFull,
     /// The TTL is past the limit.
     Ttl,
-    /// A signature does not hold.
     Forged,
     /// A limit kept a record from being listed.
     NotListed,
@@ -133,7 +131,6 @@ pub(crate) struct Striped([Stripe; STRIPES]);
 struct Stripe(AtomicU64);
 
 thread_local! {
-    /// This thread's stripe.
     static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -174,7 +171,6 @@ pub(crate) struct Histogram {
 }
 
 impl Counters {
-    /// One more was dropped.
     pub(crate) fn drop(&self, why: Drop) {
         self.drops(why).inc();
     }
@@ -264,7 +260,6 @@ impl Histogram {
         }
     }
 
-    /// How many times there are.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }

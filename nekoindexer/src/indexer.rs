@@ -77,7 +77,6 @@ pub struct IndexerHandle {
     /// New connections are accepted until it is cancelled.
     accepts: CancellationToken,
     neighbors: ConfiguredNeighbors,
-    /// What it was started with.
     config: Config,
     /// Taken back when this is dropped.
     announcement: Option<Announcement>,

@@ -24,13 +24,11 @@ pub(crate) struct Merging<'a> {
     pub(crate) merge: Merge,
     /// What each guest found, until all others have answered.
     guests: Vec<Vec<Found>>,
-    /// The way of the query, if that is asked for.
     pub(crate) trace: Option<Box<Trace>>,
     shared: &'a Shared,
 }
 
 impl<'a> Merging<'a> {
-    /// Nothing is found yet.
     pub(crate) fn new(shared: &'a Shared, trace: Option<Box<Trace>>) -> Self {
         Self { merge: Merge::new(Vec::new()), guests: Vec::new(), trace, shared }
     }

@@ -39,7 +39,6 @@ impl Collector for Node {
     }
 }
 
-/// What was not done, or not completely, by reason.
 pub(crate) fn drops(
     shared: &Shared,
     arrivals: &ConnectionLimiter,

@@ -63,7 +63,6 @@ impl Service {
         }
     }
 
-    /// What is known here of `name`.
     fn found<'a>(&self, asked: impl Into<Asked<'a>>, now: Instant) -> QueryReply {
         let reply = Merge::new(self.shared.state.index.lookup(asked, now)).finish();
         self.shared.counters.answered_alone(&self.shared.counters.searches, now);

@@ -49,7 +49,6 @@ pub(crate) struct Shared {
     /// Whether all nodes of the network prove a secret, or are on a list: then all are trusted.
     pub(crate) is_closed: bool,
     pub(crate) routing: Routing,
-    /// Whether route probes may carry bytes, and be many.
     pub(crate) carries_probes: bool,
     pub(crate) state: State,
     /// The bytes that are kept for other nodes.
@@ -59,7 +58,6 @@ pub(crate) struct Shared {
     /// This node, as one that asks.
     pub(crate) own: Arc<Caller>,
     pub(crate) neighbors: Neighborhood,
-    /// Signatures that are checked for others.
     pub(crate) checks: SignatureChecks,
     /// Registrations that are carried out between two looks at what has arrived.
     pub(crate) registering: WorkPermits,
@@ -85,9 +83,7 @@ pub(crate) struct Running {
     pub(crate) client: PeerServiceClient,
     /// The random number of its process.
     pub(crate) instance: u64,
-    /// Where it is connected from.
     pub(crate) at: SocketAddr,
-    /// When it connected.
     pub(crate) since: Instant,
     /// Cancelled when another process takes over its key.
     pub(crate) ended: CancellationToken,

@@ -36,7 +36,6 @@ struct Left {
 }
 
 impl Left {
-    /// These and those.
     fn and(self, other: Self) -> Self {
         let earlier = |one: Position, other: Position| if one.reaches(other) { other } else { one };
         let both = self.acknowledged.zip(other.acknowledged).map(|(one, other)| earlier(one, other));
@@ -45,7 +44,6 @@ impl Left {
 }
 
 impl Acknowledged {
-    /// No connection is open.
     pub(super) fn new(left_relies_until: Option<Instant>) -> Self {
         let left = left_relies_until.map(|relies_until| Left { relies_until, acknowledged: None });
         let open = Mutex::new(Open { channels: Vec::new(), left });

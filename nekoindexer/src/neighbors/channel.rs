@@ -32,17 +32,14 @@ pub(crate) struct Channel {
     pub(super) is_placed: AtomicBool,
     /// One of the ends has said goodbye: neither relies on what it was told.
     is_over: AtomicBool,
-    /// When the connection began.
     since: Instant,
     /// What the other end advertises; changed by [`write`](Self::write).
     pub(super) theirs: RwLock<TheirSummary>,
     /// Until when that is current, by the clock of this node: a copy for queries, which look at every neighbor and take no
     /// lock for it.
     current_until_ms: AtomicU64,
-    /// What was advertised to the other end.
     pub(super) told: Mutex<Told>,
     pub(super) progress: Mutex<Progress>,
-    /// The other end has acknowledged something new.
     pub(super) acknowledged: Notify,
 }
 
@@ -96,7 +93,6 @@ impl Channel {
         self.acknowledged.notify_waiters();
     }
 
-    /// Until when the other end may rely on what it was told so far.
     pub(super) fn relies_until(&self) -> Option<Instant> {
         self.progress.lock().relies_until().filter(|_| !self.is_over.load(Relaxed))
     }
@@ -147,7 +143,6 @@ impl Channel {
         clock_ms < self.current_until_ms.load(Relaxed)
     }
 
-    /// Whether what the other end advertises can be relied on.
     pub(crate) fn is_current(&self, now: Instant) -> bool {
         self.theirs.read().is_current(now)
     }

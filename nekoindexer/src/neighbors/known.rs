@@ -27,7 +27,6 @@ pub(crate) const GUESTS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct KnownLinks {
-    /// The indexer itself.
     me: NodeTag,
     /// Links that the configuration asks for, by their place in it.
     pub(super) configured: Vec<Configured>,
@@ -49,7 +48,6 @@ pub(super) struct Configured {
     pub(super) why: Option<String>,
     /// Who answered there last.
     pub(super) node: Option<NodeId>,
-    /// It is this indexer itself.
     pub(super) ourselves: bool,
     /// It said goodbye: it is not missed until it comes again.
     pub(super) has_left: bool,

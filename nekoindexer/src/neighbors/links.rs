@@ -48,9 +48,7 @@ pub(crate) struct Report {
     /// Who it is, once it was connected.
     pub(crate) node: Option<NodeId>,
     pub(crate) connected: Option<Connected>,
-    /// Why it is a neighbor.
     pub(crate) trust: TrustLevel,
-    /// How many queries it is busy with.
     pub(crate) load: Option<Arc<Load>>,
     /// Whether it is connected, and not heard any more.
     pub(crate) is_silent: bool,
@@ -59,7 +57,6 @@ pub(crate) struct Report {
 }
 
 impl Links {
-    /// Links of `me` to the `configured` addresses, none of them up yet.
     #[must_use]
     pub(crate) fn new(me: NodeTag, configured: &[SocketAddr]) -> Self {
         let links = Self {

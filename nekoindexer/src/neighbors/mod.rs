@@ -49,7 +49,6 @@ pub(crate) struct Neighborhood {
     began: Instant,
     pub(crate) links: Links,
     acknowledged: Acknowledged,
-    /// Our own names changed.
     own_news: watch::Sender<()>,
     /// What summaries of others take together.
     pub(crate) summaries: Arc<SharedQuota>,

@@ -11,15 +11,12 @@ use nekoproto::{
 use super::{channel::Channel, load::Load};
 use crate::state::{holders::Sender, summary::rules_out, trust_level::TrustLevel};
 
-/// A connection to a neighbor.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
     /// Where it listens, or else where it connected from.
     pub(crate) addr: SocketAddr,
-    /// Whether it runs on this machine.
     pub(crate) is_local: bool,
     pub(crate) client: IndexerServiceClient,
-    /// What the two ends told each other of names over this connection.
     pub(crate) channel: Arc<Channel>,
 }
 
@@ -27,9 +24,7 @@ pub(crate) struct Connected {
 pub(crate) struct Neighbor {
     pub(crate) node: NodeId,
     pub(crate) connected: Connected,
-    /// How many of our queries it is busy with.
     pub(crate) load: Arc<Load>,
-    /// Why it is a neighbor.
     pub(crate) trust: TrustLevel,
     pub(super) names: Option<Filter>,
     /// Those that it trusts, as it says, and that are no neighbors of ours; `None`: it may ask anybody.
@@ -66,7 +61,6 @@ impl Neighbor {
         self.beyond = theirs.beyond(me, mine).map(Arc::from);
     }
 
-    /// It as one that names holders.
     pub(crate) const fn sender(&self) -> Sender {
         let at = IndexerAddr { addr: self.connected.addr, node: self.node };
         Sender { at, is_local: self.connected.is_local }

@@ -107,7 +107,6 @@ impl Now {
 }
 
 impl Figures {
-    /// Of the indexer, `now`.
     pub(super) fn of(view: &View, now: Now) -> Self {
         let shared = &view.shared;
         let counters = &shared.counters;

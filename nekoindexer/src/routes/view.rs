@@ -25,7 +25,6 @@ pub(crate) struct View {
     pub(crate) recent: Mutex<Recent>,
     /// Each second's [`Figures`] as JSON, made once for all readers.
     pub(crate) figures: broadcast::Sender<Arc<str>>,
-    /// Places for queries over HTTP.
     pub(super) queries: Room,
     /// The node's own runtime: what waits for neighbors runs there.
     pub(crate) runtime: Handle,

@@ -59,7 +59,6 @@ pub struct Caller {
     node: NodeId,
     /// Who it is, if it is an indexer.
     pub neighbor: Option<NodeTag>,
-    /// The most message ids.
     ids_max: usize,
     ids: Arc<Mutex<Reservation>>,
     /// Places for its queries that are forwarded.
@@ -74,7 +73,6 @@ pub struct Caller {
     /// Its share of scans, and its turn among them: one follows the other.
     pub(crate) scans: Arc<Semaphore>,
     pub(crate) scan: Arc<Semaphore>,
-    /// Its share of announcements.
     pub(crate) announcements: Arc<Semaphore>,
 }
 
@@ -150,7 +148,6 @@ impl Caller {
         has_room.then(|| Remembered(Arc::clone(&self.ids)))
     }
 
-    /// Message ids that are remembered.
     pub(super) fn remembered(&self) -> usize {
         self.ids.lock().used() / ID_BYTES
     }
@@ -162,7 +159,6 @@ impl Caller {
 }
 
 impl Remembered {
-    /// Whether the account of its caller had to give back all it has.
     pub(super) fn is_evicted(&self) -> bool {
         self.0.lock().is_evicted()
     }

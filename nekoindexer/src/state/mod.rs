@@ -44,7 +44,6 @@ pub struct State {
     pub index: Index,
     /// Message ids.
     pub seen: Seen,
-    /// What we advertise of our names.
     own_summary: Mutex<OwnSummary>,
 }
 

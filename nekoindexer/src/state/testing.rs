@@ -25,7 +25,6 @@ static NODES: LazyLock<Vec<NodeAddrs>> = LazyLock::new(|| {
     (0..=u8::MAX).map(|n| NodeAddrs::new(identity(n.into()).id(), [addr(n)])).collect()
 });
 
-/// A made-up holder.
 pub(crate) fn holder(n: u8) -> Holder {
     let at = &NODES[usize::from(n)];
     Holder::new(at.node(), at.addrs()[0])
@@ -45,7 +44,6 @@ pub(crate) fn listed(n: u8) -> Listed {
     Listed::here(NODES[usize::from(n)].clone(), Via::Nobody, false, false)
 }
 
-/// A session of a made-up holder.
 pub(crate) fn session<S: BuildHasher>(
     index: &Index<S>,
     n: u8,
@@ -82,12 +80,10 @@ pub(crate) fn named(text: &str, signed: &ListedRecord) -> ListedRecord {
     said(Record { name: name(text), ..Record::clone(signed) }, signed)
 }
 
-/// What is looked for.
 pub(crate) fn search(term: &str) -> Search {
     Search { terms: Terms::first_of([Term::new(term).unwrap()]), ..Search::default() }
 }
 
-/// A request for a page of it.
 pub(crate) fn find(term: &str, after: Option<Position>, limit: u16) -> FindRequest {
     let msg_id = MsgId::from_u128(1);
     FindRequest { msg_id, after, limit, ..FindRequest::new(search(term), 1) }

@@ -35,7 +35,6 @@ const EXEC_SECS_DEFAULT: u32 = 600;
 const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
 /// Interval between two searches for files that are new in a folder that is followed.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
-/// Interval between two looks at what is being downloaded.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Keep the newest version of names in place, and keep serving, until Ctrl-C
@@ -189,10 +188,8 @@ async fn take_folders(
 struct NewFiles<'a> {
     patterns: &'a [Pattern],
     among: Among<'a>,
-    /// What the user wants of their copies.
     change: PreferenceChange,
     followed: &'a Mutex<HashSet<FileName>>,
-    /// Takes what is new.
     batches: mpsc::Sender<NewNames>,
 }
 

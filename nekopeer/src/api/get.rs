@@ -101,7 +101,6 @@ const STDOUT_USAGE: &str = "-o - writes a single file to stdout; of several, -o 
 const PREFERENCE_USAGE: &str = "--bound, --when-stale and --no-preference are of a copy, and -o - keeps none";
 
 impl Get {
-    /// The names that the words mean, and what is known of these.
     fn wanted(&self) -> Result<(Vec<FileName>, Wanted), String> {
         let (mut names, mut wanted) = Wanted::of_words(&self.names, self.origin.clone(), self.ttl)?;
         wanted.version = self.version;

@@ -37,7 +37,6 @@ struct ThrottleRow {
 }
 
 impl Limit {
-    /// Nothing but whether downloads are paused.
     pub(crate) fn pausing(paused: bool) -> Self {
         Self { paused: Some(paused), ..Self::default() }
     }

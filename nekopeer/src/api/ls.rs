@@ -202,7 +202,6 @@ impl CatalogueParams {
     }
 }
 
-/// Files in one answer, as asked for.
 pub(super) fn first(asked: Option<u32>) -> Result<Option<u32>, Problem> {
     match asked {
         Some(first) if !(1..=LIMIT_MAX).contains(&first) => {

@@ -61,7 +61,6 @@ use crate::storage::remembered::Home;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// To run already.
     Running,
     #[default]
     Catalogue,
@@ -88,13 +87,11 @@ pub(crate) struct About<'a> {
     pub(crate) has_policy: bool,
     /// Whether it names or places files by the share folder.
     pub(crate) stores_files: bool,
-    /// Whether its answer is the bytes of a file.
     pub(crate) is_bytes: bool,
     /// What the progress bar is about.
     pub(crate) title: String,
     /// The names that it mentions, to be completed later.
     pub(crate) names: Vec<&'a FileName>,
-    /// The paths of this machine that it names.
     pub(crate) paths: Vec<&'a Path>,
     /// The network of its tickets, and the indexers that they name.
     pub(crate) by_ticket: Option<(Home, Vec<IndexerAddr>)>,

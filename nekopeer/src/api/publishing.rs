@@ -16,7 +16,6 @@ use crate::{
     rules::{SkipCause, Skipped},
 };
 
-/// What the publishing of these is called.
 pub(super) fn title(paths: &[PathBuf]) -> String {
     match paths {
         [] => String::new(),
@@ -28,7 +27,6 @@ pub(super) fn title(paths: &[PathBuf]) -> String {
 /// Files that failed, and copies, that one answer lists.
 const LISTED_MAX: usize = 10_000;
 
-/// Publishes files and folders, and tells what became of each.
 pub(super) async fn publish(
     peer: &PeerHandle,
     paths: Vec<PathBuf>,
@@ -137,7 +135,6 @@ impl SkippedFields {
     }
 }
 
-/// Tells the versions among what was published.
 pub(super) async fn told(
     outcome: &PublishOutcome,
     tickets: &Tickets,
@@ -151,7 +148,6 @@ pub(super) async fn told(
     answer.rows_of(&outcome.unchanged, |record| row(record, PublishedRow::Unchanged)).await
 }
 
-/// Notes in the job what failed.
 pub(super) fn failed(outcome: &PublishOutcome, job: &Job) {
     outcome.failed.iter().for_each(|(_, error)| job.failed(&Failure::of(error)));
 }

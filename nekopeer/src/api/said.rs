@@ -13,7 +13,6 @@ use nekoproto::limits::{POLICY_SECS_MAX, TTL_MAX};
 use super::{LocalPath, Word};
 use crate::{publish::PolicyChange, rules::check_glob};
 
-/// The path that stands for stdin or stdout.
 pub(super) const STDIO: &str = "-";
 /// Bytes of a line; no name and no ticket is as long.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -50,7 +49,6 @@ impl Saying<'_> {
         if here.symlink_metadata().is_err() && there.symlink_metadata().is_ok() { there } else { here }
     }
 
-    /// The names in the file `from`, one in a line.
     pub(super) fn names_in(self, from: &Path) -> Result<Vec<Word>, NoCommand> {
         let read = if from != Path::new(STDIO) {
             let file = std::fs::File::open(self.find(from));
@@ -96,7 +94,6 @@ pub(super) fn glob(text: &str) -> Result<String, String> {
     check_glob(text).map(|()| text.to_owned())
 }
 
-/// Hops beyond the own indexers.
 pub(super) fn ttl() -> RangedI64ValueParser<u8> {
     clap::value_parser!(u8).range(0..=i64::from(TTL_MAX))
 }

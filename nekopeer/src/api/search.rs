@@ -57,7 +57,6 @@ impl Search {
         Self { terms: vec![glob], here: true, limit, ..Self::default() }
     }
 
-    /// What is looked for, all of which must match.
     pub(crate) fn checked(&self) -> Result<Sought, String> {
         if self.terms.len() > TERMS_MAX {
             return Err(format!("a search has at most {TERMS_MAX} terms"));

@@ -114,7 +114,6 @@ impl Share {
         self
     }
 
-    /// What is published, and how.
     pub(super) fn parts(self) -> (Vec<PathBuf>, PublishOptions) {
         let Self {
             paths,

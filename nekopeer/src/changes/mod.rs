@@ -40,16 +40,12 @@ use crate::{
 
 /// Interval between two looks at whether the folders are there.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Time in which events are gathered.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// Files were published, or cannot be.
     Published(PublishOutcome),
-    /// A file is gone, and its name was withdrawn, or could not be.
     Withdrawn(FileName, Result<(), PublishError>),
-    /// Something that the user should know.
     Note(String),
 }
 

@@ -44,14 +44,12 @@ impl Bars {
         Self { is_shown, whole: Bar::new(what), parts: Vec::new() }
     }
 
-    /// How far the whole is.
     pub(super) fn draw(&mut self, now: Snapshot) {
         if self.is_shown && (now.total > 0 || now.done > 0) {
             self.whole.draw(now, None); // otherwise it would say nothing
         }
     }
 
-    /// How far the files in work are.
     pub(super) fn draw_parts<'a>(&mut self, parts: impl IntoIterator<Item = (&'a str, Snapshot)>) {
         if !self.is_shown {
             return;

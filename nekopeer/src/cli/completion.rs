@@ -56,7 +56,6 @@ fn held(folder: PathBuf, begin: &str) -> Vec<String> {
     }
 }
 
-/// The names that the peer running on the folder lists.
 async fn listed(folder: &Path, begin: &str) -> Option<Vec<String>> {
     let mut peer = knock(folder).await.ok()?;
     let after = FileName::new(begin.trim_end_matches('/')).ok();

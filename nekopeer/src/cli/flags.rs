@@ -13,7 +13,6 @@ use crate::{
     terminal::Output,
 };
 
-/// The flags among `args` that differ from what the running peer was told, for a command with this need.
 fn not_followed(
     args: &NodeArgs,
     facts: &Facts,

@@ -43,7 +43,6 @@ id | repair             print the id that lists of allowed nodes name; mend a da
 config | completions    check the configuration; print what a shell needs; `man` prints the manual
 ";
 
-/// The program's help with its commands in groups.
 pub(super) fn grouped(command: clap::Command) -> clap::Command {
     let verbs = USAGE.split(DIALOGUE).next().unwrap_or_default();
     let groups: String = [verbs, PROGRAM]

@@ -94,8 +94,7 @@ impl Hosted {
         Peer::prepare(&Config { repairs, ..config(args, &Indexers::default(), Serves::Nothing) }).await
     }
 
-    /// Starts the peer that is `prepared`, and opens its door. If that fails, an indexer that was
-    /// started for it is shut down.
+    /// Opens its door too. If that fails, an indexer that was started for it is shut down.
     pub(super) async fn start(
         args: &NodeArgs,
         prepared: Prepared,

@@ -182,7 +182,6 @@ impl Indexers {
         self
     }
 
-    /// Those that are said to be at `addrs`.
     async fn given(endpoint: &Arc<Endpoint>, addrs: Vec<SocketAddr>) -> Self {
         // Those that are not on this machine are reached by others, and the others are asked.
         if addrs.iter().any(|addr| !addr.ip().is_loopback()) {
@@ -195,7 +194,6 @@ impl Indexers {
         Self { addrs, is_open, dialed, ..Self::default() }
     }
 
-    /// And the one at `addr`, which answers.
     fn with(mut self, addr: SocketAddr, connection: Connection) -> Self {
         self.addrs.push(addr);
         self.is_open |= connection.is_open;

@@ -39,9 +39,7 @@ const THREADS_END_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Well,
-    /// The command line is wrong.
     Usage,
-    /// Failed for some of what was asked for.
     Partly,
     /// The user or another command interrupted it.
     Interrupted,

@@ -128,7 +128,6 @@ fn without_new_folders(
     Ok((NodeArgs { dir, data_dir: Some(folder), ..args.clone() }, Some(removed)))
 }
 
-/// No peer runs that could carry out a command, which is about one that does.
 fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Result<Ended> {
     match command.api().without_peer(&args.data_dir().display().to_string()) {
         Ok(_) if output.is_json() => {

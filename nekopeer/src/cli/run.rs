@@ -29,8 +29,7 @@ const INTERRUPTED_INPUT: &str = "interrupted; stdin is stored only if it had end
 /// Time limit for the output of an interrupted command, where nobody takes it; a second Ctrl-C ends it at once.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// Runs `command` on the peer that was reached, and shows its answer; returns how it ended. `None`: the running peer ended
-/// before the command began; it is to be repeated.
+/// `None`: the running peer ended before the command began; it is to be repeated.
 pub(super) async fn run(
     reached: &mut Reached,
     command: &Command,

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::terminal::Output;
 
-/// Serves what is published, until the user or another command ends it.
 pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output, stop: &mut Stop) {
     let facts = &hosted.facts;
     output.note(&format!("serving on {} as {}, Ctrl-C stops", facts.addr(), facts.node));

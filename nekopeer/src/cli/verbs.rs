@@ -25,8 +25,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The command that this means; `None` if it is wrong usage, which was said. Reads the files of names that it
-    /// mentions.
+    /// `None`: it is wrong usage, which was said. Reads the files of names that it mentions.
     pub(super) fn command(self, saying: Saying, output: Output) -> anyhow::Result<Option<Command>> {
         let has_policy = saying.line.is_some_and(|said| said != PolicyChange::default());
         let why = match self.meant(saying).said(saying) {
@@ -53,7 +52,6 @@ impl Verb {
         }
     }
 
-    /// The names that this mentions, to be completed later.
     pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
             Self::Command(command) => command.api().about().names,

@@ -42,7 +42,6 @@ pub(crate) struct Anchors {
 }
 
 impl Anchors {
-    /// For a file of `size` bytes, none of which is [added](Self::add) yet.
     pub(crate) fn new(size: u64) -> Self {
         let (spacing_log, slots) = shape(size);
         Self { slots: vec![(0, u32::MAX); slots], spacing_log, at: 0 }

@@ -58,7 +58,6 @@ pub(crate) fn is_executable(metadata: &Metadata) -> bool {
     metadata.mode() & 0o100 != 0
 }
 
-/// Whether this says that nothing is at a path.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

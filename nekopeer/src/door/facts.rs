@@ -22,7 +22,6 @@ pub(crate) struct Facts {
     pub(crate) serves_on: Option<SocketAddr>,
     /// The address it was told to listen on.
     pub(crate) listen: Option<SocketAddr>,
-    /// Its share folder.
     pub(crate) dir: LocalPath,
     /// Where it answers over HTTP, with the real port.
     pub(crate) http: Option<SocketAddr>,
@@ -30,8 +29,7 @@ pub(crate) struct Facts {
     pub(crate) label: Option<Label>,
     pub(crate) network: NetworkName,
     pub(crate) insecure: bool,
-    /// The [mark](NetworkSecret::mark) of the network's secret, if it has one: what tells it from others, and nothing else of
-    /// it.
+    /// The [mark](NetworkSecret::mark) of the network's secret: what tells it from others, and nothing else of it.
     pub(crate) secret: Option<[u8; 16]>,
     pub(crate) limit_up: Option<NonZeroU64>,
     pub(crate) limit_down: Option<NonZeroU64>,
@@ -52,7 +50,6 @@ impl Facts {
         self.serves_on.map(|addr| addr.to_string()).unwrap_or_default()
     }
 
-    /// Whether the running peer has this secret of its network.
     pub(crate) fn has(&self, secret: &NetworkSecret) -> bool {
         self.secret == Some(secret.mark(self.node.as_bytes()))
     }

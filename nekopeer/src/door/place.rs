@@ -70,7 +70,6 @@ impl SocketPlace {
         Ok(listener)
     }
 
-    /// Whether something stands in the socket's place.
     pub(super) fn has_socket(&self) -> bool {
         self.path.symlink_metadata().is_ok()
     }

@@ -67,7 +67,6 @@ pub(super) fn not_of_origin(name: &FileName, origin: &str, others: Vec<NodeId>, 
     Failure::missing(format!("{why}{partly}")).passing().because(reason)
 }
 
-/// The origin of the copy here no longer shares the file; others do.
 pub(super) fn origin_gone(name: &FileName, origin: &NodeId, others: &[NodeId]) -> Failure {
     let (origin, other) = (origin.short(), of_each(name, others));
     let message = format!(
@@ -86,7 +85,6 @@ pub(super) fn withdrawn(withdrawal: &VerifiedRecord) -> Failure {
     Failure::missing(message).passing().because(Reason::Withdrawn)
 }
 
-/// Every version found is older than one that is or was held.
 pub(super) fn older(name: &FileName, found: Version, held: Version) -> Failure {
     let message = format!(
         "only version {found} of {name} can be found, and version {held} is or was here: try again when who has a newer \
@@ -104,7 +102,6 @@ pub(crate) fn already_running(name: &FileName) -> Failure {
     Failure::with(FailureKind::Busy, message).because(Reason::AlreadyRunning)
 }
 
-/// Its origin did not confirm that the version found is the newest, as its policy asks for.
 pub(super) fn unconfirmed(name: &FileName) -> Failure {
     let message = format!(
         "the policy of {name} is strict, and its origin does not confirm that this is the newest version: try again when \

@@ -102,7 +102,6 @@ impl DownloadOptions {
         Scope::Network { ttl_hops: self.ttl_hops }
     }
 
-    /// What a search for this name alone leaves out.
     fn wishes(&self, name: &FileName) -> Wishes {
         let digits = self.origin_of(name);
         Wishes { origin: digits.and_then(|digits| digits.to_owned().try_into().ok()), without: Vec::new() }

@@ -24,12 +24,10 @@ use crate::{
 
 pub(crate) struct Plan {
     pub(super) target: Target,
-    /// How it is put together, if that is known already.
     pub(super) layout: Option<Layout>,
     pub(super) landing: Landing,
     /// When further sources are looked for first.
     pub(super) look_after: Duration,
-    /// An open connection to one of the sources.
     pub(super) ready: Option<(NodeId, Source)>,
 }
 
@@ -46,9 +44,7 @@ pub(crate) struct Layout {
 pub(crate) struct Landing {
     /// Its path, or the folder for it; `None`: under its name in the share folder.
     pub(super) output: Option<PathBuf>,
-    /// The stamp of the file that it may replace there.
     pub(super) replaceable: Option<Stamp>,
-    /// Which versions do not take its place by themselves from then on.
     pub(super) passed_over: Option<PassedOver>,
 }
 

@@ -41,7 +41,6 @@ pub(crate) const FOLLOWED_FILES_MAX: usize = 10_000;
 pub(crate) const KEEP_MAX: u32 = 1000;
 /// Interval between two looks at a name of which no news comes.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Minimum and maximum pause after a failure.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
@@ -49,7 +48,6 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Follower {
     pub(crate) reconciler: Arc<Reconciler>,
     pub(crate) hook: Option<Hook>,
-    /// Takes what that prints.
     pub(crate) printed: mpsc::Sender<Event>,
     /// How many earlier versions are kept, `None`: as many as before; and how many bytes for them at most.
     pub(crate) keep: Option<u32>,

@@ -144,7 +144,6 @@ impl Indexers {
         join_all(telling).await.into_iter().filter(|is_told| *is_told).count()
     }
 
-    /// Registers versions in the background. See [`offer`](Self::offer).
     pub(crate) fn offer_soon(&self, records: &[VerifiedRecord]) {
         if self.library.is_listed() {
             self.registrations.lock().offer(records);
@@ -162,8 +161,7 @@ impl Indexers {
         self.told(std::slice::from_ref(&record.name)).await;
     }
 
-    /// Ends the partial offer under `name`. Unless the downloaded version is offered by now, the version held
-    /// before, if any, is registered again.
+    /// Unless the downloaded version is offered by now, the version held before, if any, is registered again.
     pub(crate) async fn end_part(&self, name: &FileName) {
         let had_part = self.registrations.lock().end_part(name);
         if had_part {
@@ -171,8 +169,7 @@ impl Indexers {
         }
     }
 
-    /// Looks at the files of these names, and offers what can be served. A file that is being written is left
-    /// alone.
+    /// Offers what can be served of these. A file that is being written is left alone.
     pub(crate) async fn look_at(&self, names: Vec<FileName>) {
         if !self.library.is_serving {
             return;
@@ -211,8 +208,7 @@ impl Indexers {
         self.told(names).await;
     }
 
-    /// Withdraws everything, when the peer shuts down. At an indexer that does not answer in time the lease
-    /// expires.
+    /// When the peer shuts down. At an indexer that does not answer in time the lease expires.
     pub(crate) async fn withdraw_all(&self) {
         self.registrations.lock().close();
         if self.library.is_listed() {

@@ -171,8 +171,7 @@ impl Indexers {
         self.search_again(name, scope, via, &Wishes::default()).await
     }
 
-    /// Searches for all of `names`, many per call, at the own indexers and at those of `via`; returns answers in the
-    /// order of `names`.
+    /// Many names per call, at the own indexers and at those of `via`; returns answers in the order of `names`.
     pub(crate) async fn search_all(
         &self,
         names: &[FileName],

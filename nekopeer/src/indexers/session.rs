@@ -142,7 +142,6 @@ impl Session {
         Some(self.connected()?.node)
     }
 
-    /// It as one that names holders, while it is connected.
     pub(super) fn sender(&self) -> Option<Sender> {
         Some(sender(&self.connected()?))
     }

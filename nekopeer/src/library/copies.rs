@@ -197,12 +197,10 @@ impl Library {
         asked
     }
 
-    /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
         self.copies.lock().change_of(record, |copy| copy.confirmed(record, asked_at, rand::random()));
     }
 
-    /// The origin is asked about `record` soon, and not now.
     pub(crate) fn postpone(&self, record: &VerifiedRecord) {
         let now = clock::now();
         self.copies.lock().change_of(record, |copy| copy.postpone(now));

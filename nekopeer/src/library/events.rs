@@ -240,7 +240,6 @@ pub(crate) struct Counters {
     pub(crate) invalidations: Counter,
     /// Outdated copies that were replaced by their newest version.
     pub(crate) refetches: Counter,
-    /// Times that an origin turned out to be away.
     pub(crate) origins_away: Counter,
     /// Background operations that failed.
     pub(crate) failures: Counter,
@@ -250,7 +249,6 @@ pub(crate) struct Counters {
     pub(crate) acknowledged: Counter,
     /// New versions that the command of a follower refused.
     pub(crate) refused: Counter,
-    /// Times that a user went back to an earlier version.
     pub(crate) rollbacks: Counter,
 }
 

@@ -68,7 +68,6 @@ pub(crate) struct Library {
     pub(crate) hooked: Mutex<Vec<FileName>>,
     /// Names on whose versions a follower runs its command, once for each follower.
     pub(crate) judged: Mutex<Vec<(FileName, CommandId)>>,
-    /// When this process began.
     pub(crate) began: Instant,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
@@ -84,7 +83,6 @@ pub(crate) struct Library {
     pub(crate) outdated: Mutex<Outdated>,
     /// Names whose file is being written, by a download or from a pipe, how far that is, and what ends it.
     in_use: Mutex<HashMap<FileName, (Arc<Progress>, CancellationToken)>>,
-    /// Notified when a name is no longer in use.
     pub(crate) freed: Notify,
     news: Mutex<News>,
     /// This peer has no indexer, so that nobody else lists its numbers.
@@ -95,7 +93,6 @@ pub(crate) struct Library {
     pub(crate) unreached: Mutex<HashMap<NodeId, SocketAddr>>,
     /// Another process that uses its key, because of which an indexer refuses this peer.
     pub(crate) key_in_use: watch::Sender<Option<OtherNode>>,
-    /// Files that are not offered because they changed on disk.
     pub(crate) changed: ChangedFiles,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
     pub(crate) wake: Notify,
@@ -183,7 +180,6 @@ impl Library {
         self.events.subscribe()
     }
 
-    /// Runs `work`, which blocks, away from the tasks that serve connections.
     pub(crate) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
@@ -193,7 +189,6 @@ impl Library {
     }
 
     /// Reserves `name` for writing its file, until the guard is dropped; `None` if it is reserved already.
-    /// `progress` is that of the writing.
     pub(crate) fn reserve(self: &Arc<Self>, name: &FileName, progress: &Arc<Progress>) -> Option<NameInUse> {
         let stop = self.tasks.stop.child_token();
         match self.in_use.lock().entry(name.clone()) {

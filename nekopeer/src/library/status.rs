@@ -86,8 +86,7 @@ impl Library {
         folder.unwrap_or_else(|| entry.path.clone())
     }
 
-    /// Where `name` is to stand if the user says `output`: in it, as with cp, if that is a folder and not the copy itself.
-    /// Blocking.
+    /// `output`, or a path in it, as with cp, if it is a folder and not the copy itself. Blocking.
     pub(crate) fn output_for(&self, output: &Path, name: &FileName) -> PathBuf {
         let held = self.catalogue.get(name);
         match name.as_path().file_name() {
@@ -132,8 +131,7 @@ impl Library {
         }
     }
 
-    /// Looks at the files of these names. Returns the record of each, and what is offered of it. Sends an event for each
-    /// file that changed. Blocking.
+    /// Returns the record of each, and what is offered of it. Sends an event for each file that changed. Blocking.
     pub(crate) fn look_at(&self, names: &[FileName]) -> Vec<(VerifiedRecord, Option<Kind>)> {
         let mut looker = Looker::default();
         let look = |name: &FileName| {

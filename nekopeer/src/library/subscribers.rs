@@ -65,7 +65,6 @@ struct Subscription {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {
     pub(crate) holder: Holder,
-    /// What people call it, as it says.
     pub(crate) label: Option<Label>,
     /// The last version that it confirmed or acknowledged: that it knows, not that it holds.
     pub(crate) version: Version,

@@ -43,13 +43,11 @@ pub enum PublishError {
     Rules(#[from] RulesError),
 }
 
-/// The path does not give a valid name.
 pub(crate) fn bad_name(path: &Path, error: &NameError) -> PublishError {
     let why = format!("{} cannot be shared: {error}; give it another name", path.display());
     Failure::invalid(why).because(Reason::Unfit).into()
 }
 
-/// Two files would have the same name.
 pub(crate) fn same_name(name: &FileName, first: &Path, second: &Path) -> PublishError {
     let (both, help) =
         (format!("{} and {}", first.display(), second.display()), "share each under a name of its own");

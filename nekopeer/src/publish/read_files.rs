@@ -60,7 +60,6 @@ enum Seen {
 /// A file to be read, as it is not known whether it changed.
 struct Unknown {
     policy: Policy,
-    /// A version of it is published.
     is_published: bool,
     is_named: bool,
 }

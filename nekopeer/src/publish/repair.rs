@@ -28,13 +28,11 @@ const BATCH_FILES_MAX: usize = 1024;
 pub(crate) struct Repaired {
     /// Published here, under the version that it had.
     pub(crate) shared: Vec<FileName>,
-    /// Held as copies.
     pub(crate) copies: Vec<FileName>,
     /// Published here; the bytes in its place are others now. Its next version gets a number above the known ones.
     pub(crate) changed: Vec<FileName>,
     /// Published here, and not in its place; the same holds.
     pub(crate) missing: Vec<FileName>,
-    /// Number of files in the folder that nothing is known of.
     pub(crate) unknown: usize,
     /// Whether every indexer in reach answered.
     pub(crate) complete: bool,

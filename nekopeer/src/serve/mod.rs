@@ -99,7 +99,6 @@ pub(crate) struct Uploads {
 }
 
 enum Turned {
-    /// All that was asked for is answered.
     Answered,
     /// This is left, for a further turn.
     Left(Sending),

@@ -12,7 +12,6 @@ use crate::content::{bitfield::SharedBitfield, outboard::Segments};
 pub(crate) struct PartialFile {
     pub(crate) record: VerifiedRecord,
     pub(crate) manifest: Arc<Manifest>,
-    /// The outboard, if a holder sent it.
     pub(crate) outboard: Option<Arc<Segments>>,
     pub(crate) encoded: Arc<[u8]>,
     pub(crate) file: Arc<File>,

@@ -21,7 +21,6 @@ const PIECE_BYTES: u64 = 1024 * 1024;
 pub(super) struct Sending {
     /// The header, and the bytes of a short reply.
     head: Vec<u8>,
-    /// What follows the head.
     body: Body,
     header: u64,
     /// Bytes sent, the header included.

@@ -102,7 +102,6 @@ impl Turn {
         }
     }
 
-    /// Waits until it has to give way.
     pub(crate) async fn gives_way(&self) {
         while self.slots.0.lock().turns.phase(self.id).is_some() {
             self.changed.notified().await;

@@ -19,7 +19,6 @@ pub(super) fn all_of(shown: &[Failure], more: usize) -> Option<Failure> {
     Some(Failure { message: format!("{first}{others}{more}"), ..first })
 }
 
-/// What is published under the name is no tree of files.
 pub(super) fn bad(what: impl Display) -> Failure {
     Failure::invalid(format!("it is no valid set: {what}"))
 }
@@ -33,7 +32,6 @@ pub(super) fn long_index() -> Failure {
     bad("the paths of its files are too long together: share parts of it as sets of their own")
 }
 
-/// Nothing at the end of the bytes says which files there are.
 pub(super) fn no_index() -> Failure {
     bad("it has no list of its files, or not a valid one")
 }
@@ -47,7 +45,6 @@ pub(super) fn not_read(error: io::Error) -> Failure {
     Failure::new(format!("the set's file in the data folder cannot be read: {error}")).passing()
 }
 
-/// The folder in its place has something that is not of the version there.
 pub(super) fn changed(path: &Path) -> Failure {
     let what = "was changed or put there by another program: move it away";
     Failure::conflict(format!("{} {what}", path.display())).remedied(Remedy::Force)

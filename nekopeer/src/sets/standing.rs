@@ -24,7 +24,6 @@ use crate::{
 pub(super) struct Standing {
     pub(super) place: Place,
     pub(super) there: Option<FolderId>,
-    /// Which version that is.
     pub(super) tree: Option<Tree>,
 }
 

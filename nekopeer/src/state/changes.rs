@@ -70,7 +70,6 @@ struct Change<S> {
 }
 
 impl<S: Copy + Eq> Changes<S> {
-    /// A file counts as removed once it is gone for `settle`.
     pub(crate) fn new(settle: Duration) -> Self {
         Self { paths: HashMap::new(), settle, quiet_open: QUIET_OPEN, is_blind: false }
     }

@@ -61,7 +61,6 @@ pub(crate) struct CopyState {
     ask_at: Instant,
     /// Backoff between attempts while the origin does not answer.
     retry: Option<Box<Backoff>>,
-    /// The origin said last that it no longer shares the file.
     is_withdrawn: bool,
     bound_ms: u32,
     /// Whether the time between questions adapts, and how often it was halved.

@@ -35,7 +35,6 @@ pub(crate) enum Ended {
     Done,
     /// It succeeded, and a still newer version is known.
     Outdated,
-    /// The name was in use by something else.
     InUse,
     Failed,
     /// It failed, and may succeed once the user has done something; its origin is not to blame.

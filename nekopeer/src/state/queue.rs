@@ -27,8 +27,6 @@ pub(super) struct Limits {
 /// A name, and when it is due: at once if at no time. Those that are due at once come first.
 pub(super) type Waiting = (Option<Instant>, FileName);
 
-/// The queue.
-///
 /// Invariants: each origin that has a waiting name and may have a further turn is in the line of its kind. One that has
 /// neither a waiting name nor a turn is forgotten, unless it answered last and few are remembered.
 #[derive(Debug)]

@@ -56,7 +56,6 @@ fn of_name(name: &FileName) -> RangeInclusive<(FileName, NodeId)> {
 }
 
 impl Readers {
-    /// Those that were stored.
     pub(crate) const fn new(heard: Heard, labels: Labels) -> Self {
         Self { heard, labels, is_changed: false, has_new: false }
     }
@@ -116,7 +115,6 @@ impl Readers {
         known.map(|((_, node), known)| (*node, *known)).collect()
     }
 
-    /// What this node said that people call it.
     pub(crate) fn label(&self, node: &NodeId) -> Option<Label> {
         self.labels.get(node).cloned()
     }

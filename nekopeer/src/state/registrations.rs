@@ -85,7 +85,6 @@ impl Registrations {
         is_changed
     }
 
-    /// What is offered under `name` may be something else now.
     fn change(&mut self, name: &FileName) {
         for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
             indexer.change(name);
@@ -209,7 +208,6 @@ impl Registrations {
         batch.names.iter().for_each(|name| indexer.note(name, Some(Listing::default())));
     }
 
-    /// How often the indexer could not be told.
     pub(crate) fn failures(&self, index: IndexerIndex) -> u64 {
         self.indexers[index].failures
     }

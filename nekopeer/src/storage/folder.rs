@@ -18,7 +18,6 @@ const SET_GROUP: u32 = 0o2000;
 #[derive(Debug)]
 pub(crate) struct OpenFolder {
     pub(super) handle: Dir,
-    /// Where it was opened.
     pub(super) path: PathBuf,
     /// Whether files can be moved to it from the data folder, once that is known.
     pub(super) is_on_disk_of_data: OnceLock<bool>,

@@ -125,7 +125,6 @@ fn process_in(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim()
 }
 
-/// Removes what a killed process was about to rename.
 fn remove_leftovers(folder: &Path) -> io::Result<()> {
     for entry in folder.read_dir()? {
         let entry = entry?;

@@ -23,7 +23,6 @@ pub(super) enum Occupant {
     Other(&'static str),
 }
 
-/// Whether a file came to its place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Moved {
     ToItsPlace,

@@ -53,7 +53,6 @@ impl Place {
         &self.path
     }
 
-    /// The stamp of the file in this place; `None` if nothing is there.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, Failure> {
         match no_follow::look(&self.folder.handle, &self.file_name).map_err(error_at(&self.path))? {
             Occupant::Nothing => Ok(None),

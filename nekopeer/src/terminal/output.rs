@@ -28,7 +28,6 @@ impl Output {
         !self.json && !self.quiet
     }
 
-    /// Whether results are JSON objects.
     pub(crate) const fn is_json(self) -> bool {
         self.json
     }
@@ -76,7 +75,6 @@ impl Output {
         let _ = io::stderr().lock().write_all(format!("{}\n", visible(text)).as_bytes()); // at once
     }
 
-    /// Prints why something failed, and what helps.
     pub(crate) fn error(self, why: &impl Display, remedy: Option<Remedy>) {
         self.note(&format!("error: {why}{}", advice(remedy)));
     }

@@ -39,13 +39,11 @@ impl Table {
         Self { headings, right, spared: &[], widths, shown: Vec::new() }
     }
 
-    /// Without these columns where not all of them fit, the first of them before the others.
     pub(crate) fn sparing(self, spared: &'static [usize]) -> Self {
         Self { spared, ..self }
     }
 
-    /// Prints further rows, after the headings, unless results are JSON objects. Lines that do not fit the terminal of stdout
-    /// are cut.
+    /// Prints nothing if results are JSON objects. Lines that do not fit the terminal of stdout are cut.
     pub(crate) fn print(&mut self, cells: &Cells, output: Output) -> io::Result<()> {
         if output.is_json() || cells.is_empty() {
             return Ok(());

@@ -34,7 +34,6 @@ pub fn duration(ms: f64) -> String {
     }
 }
 
-/// The units of ages, with their seconds.
 const AGES: [(&str, u64); 6] =
     [("s", 1), ("min", 60), ("h", 3600), ("d", 24 * 3600), ("w", 7 * 24 * 3600), ("y", 365 * 24 * 3600)];
 
@@ -56,7 +55,6 @@ pub(crate) fn since(text: &str) -> Result<u64, String> {
     since_at(text, unix_ms())
 }
 
-/// [`since`], seen from this time.
 fn since_at(text: &str, now_ms: u64) -> Result<u64, String> {
     let wrong =
         || format!("'{text}' is no age: give one such as 30min, 2h or 3d, or a date such as 2026-11-01");

@@ -138,7 +138,6 @@ impl Progress {
         self.kept.store(mark.kept + bytes, Ordering::Relaxed);
     }
 
-    /// Adds bytes that were found on disk.
     pub(crate) fn add_kept(&self, bytes: u64) {
         self.kept.fetch_add(bytes, Ordering::Relaxed);
         self.add_done(bytes);

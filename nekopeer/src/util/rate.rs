@@ -22,7 +22,6 @@ const PIECE_MAX: u64 = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
     queue: Mutex<Queue>,
-    /// Notified when the limit is another one.
     changed: Condvar,
 }
 

@@ -26,13 +26,10 @@ pub(super) struct Patient<B> {
     came: u64,
 }
 
-/// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError<E> {
-    /// It stopped coming.
     #[error("the body comes too slowly: send at least {} KiB in {} s", STEP_BYTES_MIN / 1024, STEP_TIME.as_secs())]
     Stalled,
-    /// The connection failed.
     #[error(transparent)]
     Lost(E),
 }

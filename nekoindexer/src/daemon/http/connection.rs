@@ -33,15 +33,12 @@ use super::{
 /// How long a connection may take to bring the whole head of its next request; so it is also how long an idle
 /// one stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Bytes that are read ahead of a body, and gathered of an answer before they are written.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(HEAD_BYTES_MAX < BUFFER_BYTES_MAX);
 
-/// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client(pub(crate) IpAddr);
 

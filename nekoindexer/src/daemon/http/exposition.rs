@@ -20,7 +20,6 @@ use prometheus_client::{
 
 use super::problem::Problem;
 
-/// The media type of the text of OpenMetrics.
 const OPENMETRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 /// The media type of the older text of Prometheus.

@@ -55,7 +55,6 @@ impl Io {
         Ok(Self { stream, stalled, files: Sending::default() })
     }
 
-    /// Sends parts of files over this connection.
     pub(super) fn file_sender(&self) -> FileSender {
         self.files.sender.clone()
     }

@@ -37,7 +37,6 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// Reads the files.
     pub(super) fn load(&mut self) -> Result<(), String> {
         self.loaded.secret = self.secret(secret_in_environment())?;
         self.loaded.allowed.load(self.allow.as_deref()).map_err(|error| error.to_string()).map(drop)

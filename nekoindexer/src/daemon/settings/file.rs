@@ -69,7 +69,6 @@ fn known<'a>(key: &str, settings: &'a [Setting]) -> Result<&'a Setting, String> 
     })
 }
 
-/// The word most like `word`, if one is like it.
 pub(super) fn nearest<'a>(word: &str, of: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |other: &str| strsim::jaro_winkler(word, other);
     let nearest = of.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;

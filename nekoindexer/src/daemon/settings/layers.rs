@@ -9,7 +9,6 @@ use super::{CONFIG_VARIABLE, file, table::Setting};
 
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The configuration file to read.
 pub(super) struct ChosenFile {
     path: PathBuf,
     /// It was asked for, and is not only looked for in its usual place.

@@ -38,7 +38,6 @@ pub(in crate::state) struct Collecting<'a> {
 }
 
 impl<'a> Collecting<'a> {
-    /// A page of at most `limit` matches behind `after`.
     pub(in crate::state) const fn new(after: Option<&'a Position>, limit: usize) -> Self {
         Self { after, limit, first: BTreeMap::new() }
     }

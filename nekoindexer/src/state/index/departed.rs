@@ -67,7 +67,6 @@ impl Departed {
         Some(known.unpack()).filter(|known| known.replaces(record) || known.contradicts(record))
     }
 
-    /// Forgets what left long ago.
     pub(super) fn forget(&mut self, now: Instant) {
         if now.saturating_duration_since(self.turned) >= GENERATION_FOR {
             self.turn();

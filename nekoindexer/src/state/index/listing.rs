@@ -29,7 +29,6 @@ pub(super) struct Listing {
 pub(super) struct Holding {
     pub(super) session: Arc<Session>,
     pub(super) version: Version,
-    /// Its holder has a part of the version.
     pub(super) partial: bool,
 }
 
@@ -67,7 +66,6 @@ impl Listing {
         }
     }
 
-    /// Where the holdings of parts begin.
     fn first_partial(&self) -> usize {
         self.holdings.partition_point(|held| !held.partial)
     }
@@ -96,7 +94,6 @@ impl Listing {
         (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
     }
 
-    /// Where it is listed from.
     pub(super) fn site(&self) -> Option<IpAddr> {
         self.holdings.first().map(|held| held.session.site())
     }

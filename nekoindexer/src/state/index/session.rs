@@ -40,9 +40,7 @@ pub struct SessionId(pub(super) u64);
 #[derive(Debug)]
 pub struct Session {
     id: SessionId,
-    /// Who it is, and where it can be reached.
     at: NodeAddrs,
-    /// Where it connects from.
     site: IpAddr,
     /// Who has it connect to those who cannot connect to it: nobody on its own machine.
     via: Via,
@@ -107,7 +105,6 @@ impl Session {
         self.site
     }
 
-    /// It as a holder of a version, or of a part of it.
     pub(super) fn listed(&self, partial: bool) -> Listed {
         let unreachable = self.is_unreachable.load(Ordering::Relaxed);
         Listed::here(self.at.clone(), self.via, unreachable, partial)

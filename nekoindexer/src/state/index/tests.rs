@@ -40,7 +40,6 @@ impl Setup {
     }
 }
 
-/// Gives all names the same hash.
 #[derive(Default)]
 struct SameHash;
 

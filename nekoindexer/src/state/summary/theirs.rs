@@ -22,7 +22,6 @@ pub struct TheirSummary {
     neighbors: Option<Vec<NodeTag>>,
     /// A filter that arrives in parts.
     arriving: Option<(Position, Assembly)>,
-    /// What all of it takes.
     reserved: Reservation,
 }
 

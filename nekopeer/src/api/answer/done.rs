@@ -12,11 +12,9 @@ pub(crate) struct Done {
     pub(crate) fields: Row,
 }
 
-/// How much of what was asked for was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     All,
-    /// Not all of it.
     Part,
     /// A name was not found; the rest is done.
     NotFound,
@@ -29,7 +27,6 @@ impl Done {
         Self { outcome: Outcome::All, fields: Row::of(&serde_json::Map::new()) }
     }
 
-    /// The end of an answer with these fields, an object.
     pub(crate) fn with(outcome: Outcome, fields: &impl Serialize) -> Self {
         Self { outcome, fields: Row::of(fields) }
     }
@@ -61,7 +58,6 @@ impl Framed {
         Self { shape, is_begun: false }
     }
 
-    /// The answer is a list, though one row was asked for.
     pub(crate) const fn be_many(&mut self) {
         if let Shape::ObjectOr(key) = self.shape {
             self.shape = Shape::List(key);
@@ -84,7 +80,6 @@ impl Framed {
         text
     }
 
-    /// The text of the end, with the fields of the answer.
     pub(crate) fn end(&mut self, fields: &Row) -> String {
         let Shape::List(key) = self.shape else { return String::new() };
         let begin = if self.is_begun { String::new() } else { format!("{{\"{key}\":[") };

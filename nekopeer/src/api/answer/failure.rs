@@ -12,7 +12,6 @@ impl FailureKind {
         if matches!(self, Self::NotFound) { 1 } else { 3 }
     }
 
-    /// The status of an HTTP answer that is it, and its title.
     pub(crate) const fn http_status(self) -> (StatusCode, &'static str) {
         match self {
             Self::NotFound | Self::NoSuchPath => (StatusCode::NOT_FOUND, "not found"),

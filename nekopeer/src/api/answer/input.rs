@@ -19,7 +19,6 @@ pub(crate) enum Piece {
     Bytes(Vec<u8>),
     /// The input is complete. If the sender goes away without it, the input was cut off.
     End,
-    /// The input cannot be read to its end.
     Failed(String),
 }
 

@@ -52,7 +52,6 @@ impl Answer {
         self.send(Reply::Rows(vec![Row::of(value)])).await
     }
 
-    /// Sends a row for each of `items`, in pieces.
     pub(in crate::api) async fn rows_of<T, S: Serialize>(
         &self,
         items: impl IntoIterator<Item = T>,

@@ -19,7 +19,6 @@ pub(crate) enum Reply {
     /// This number of events were lost, because the caller was slow.
     EventsMissed(u64),
     Finished(Result<Done, Failure>),
-    /// Something that the user should know.
     Note(String),
     /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
     /// [`Reply::Progress`] is.

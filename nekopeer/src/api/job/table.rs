@@ -15,9 +15,7 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Jobs that ended and are still listed, at most.
 const ENDED_KEPT_MAX: usize = 256;
-/// Time that they are listed.
 const ENDED_KEPT_FOR: Duration = Duration::from_secs(3600);
 /// Names of one job that are kept, to say that one of them is not a job of its own.
 const NAMES_KEPT_MAX: usize = 1000;
@@ -26,8 +24,6 @@ const NAMES_KEPT_MAX: usize = 1000;
 pub(super) type NamesInWork = Vec<(FileName, Option<Arc<Progress>>)>;
 const WHY_WAITING: &str = "as many copies are being downloaded as may be at once";
 
-/// The jobs.
-///
 /// Invariants:
 /// - an id is used once;
 /// - a job is in exactly one of `running` and `ended`;
@@ -93,7 +89,6 @@ impl Table {
         running
     }
 
-    /// Ends a job; returns what it came to.
     pub(super) fn end(&mut self, id: u64, state: JobState, why: Option<Failure>) -> Option<JobRow> {
         let running = self.running.remove(&id)?;
         let (error, remedy) = why.map(|why| (bounded(why.message), why.remedy)).unzip();
@@ -121,7 +116,6 @@ impl Table {
         self.ended.iter().find(|row| row.id == id).cloned()
     }
 
-    /// All jobs. `writing` are the names that are being written, by commands or by the peer itself.
     pub(super) fn rows(&mut self, writing: NamesInWork) -> Vec<JobRow> {
         self.prune();
         let of_command = |running: &Arc<Running>| match running.row.kind {

@@ -209,7 +209,6 @@ fn unknown(names: Vec<FileName>) -> Vec<(FileName, SearchAnswer)> {
     names.into_iter().map(|name| (name, SearchAnswer::default())).collect()
 }
 
-/// The names in the catalogue that begin with `start` and match, of one origin if it is given.
 async fn held(
     peer: &PeerHandle,
     start: String,

@@ -22,7 +22,6 @@ pub(crate) struct Wanted {
     /// Indexers that are asked besides the own ones.
     pub(crate) via: Vec<IndexerAddr>,
     pub(crate) named: BTreeMap<FileName, Named>,
-    /// Folders (`NAME/`) and globs, whose files are wanted too.
     pub(crate) patterns: Vec<Pattern>,
     /// Whether all names came by tickets, so that the own indexers are not needed.
     pub(crate) is_by_ticket: bool,
@@ -40,7 +39,6 @@ pub(crate) struct Pattern {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// The first digits of the origin's id.
     pub(crate) origin: String,
     pub(crate) version: Option<Version>,
 }
@@ -133,7 +131,6 @@ impl Wanted {
         names.len() != 1 || !self.patterns.is_empty()
     }
 
-    /// The network of the tickets, and the indexers that they name.
     pub(crate) fn by_ticket(self) -> Option<(Home, Vec<IndexerAddr>)> {
         Some((self.home?, self.via))
     }

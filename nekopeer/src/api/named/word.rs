@@ -23,7 +23,6 @@ const COMMAND: &str = "nekopeer get ";
 /// Characters of a wrong ticket that are shown.
 const SHOWN_MAX: usize = 24;
 
-/// Why a word is neither.
 #[derive(Debug, thiserror::Error)]
 pub enum WordError {
     #[error(transparent)]

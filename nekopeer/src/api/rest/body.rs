@@ -15,8 +15,7 @@ use super::{
 };
 use crate::api::{Command, Done, Failure, Framed, Outcome, Reply, no_input};
 
-/// Has `command` carried out and answers with its rows. A failure before the first row is an error; a later one cuts the
-/// answer off.
+/// A failure before the first row is an error; a later one cuts the answer off.
 pub(crate) async fn answered(inside: &Inside, command: impl Into<Command>) -> Result<Response, Problem> {
     let command = command.into();
     let framed = Framed::new(command.api().about().shape);

@@ -69,7 +69,6 @@ impl Modify for Secured {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) host: Arc<Host>,
-    /// Requests whose commands are carried out.
     commands: Slots,
 }
 

@@ -74,7 +74,6 @@ impl From<&Delivery> for SourceRow {
     }
 }
 
-/// What is to be said about the freshness of a download, if anything.
 const fn about(freshness: Freshness) -> Option<&'static str> {
     match freshness {
         Freshness::Fresh => None,

@@ -182,7 +182,6 @@ impl From<&FileStatus> for FileRow {
     }
 }
 
-/// What speaks against a file, in words.
 fn doubt(condition: Condition, newest: Option<Version>) -> String {
     match (newest, condition) {
         (Some(newest), Condition::Unshared) => {

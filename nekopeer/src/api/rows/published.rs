@@ -56,7 +56,6 @@ pub(crate) struct PublishedFields {
     pub(crate) missing: Vec<FileName>,
     /// What to type elsewhere to get all of them, if they are the files of one folder.
     pub(crate) ticket: Option<String>,
-    /// What in folders was not shared, by cause.
     pub(crate) skipped: SkippedFields,
     /// Files of these lists that are not listed here because they are too many.
     pub(crate) more: usize,

@@ -24,7 +24,6 @@ pub(in crate::api) struct Files {
     is_empty: bool,
 }
 
-/// Why some entries cannot be read.
 #[derive(Default, Deserialize)]
 struct Damage {
     damaged: Vec<String>,
@@ -78,7 +77,6 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
     cells.add(&file.path);
 }
 
-/// What else is known of a file, in lines.
 fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
     let version = file.version.version;
     let shared = detail.shared_ms.map(age_since);

@@ -14,7 +14,6 @@ use crate::{
     },
 };
 
-/// Guests were not waited for.
 pub(super) const GUESTS_UNHEARD: &str = "note: guests of an indexer were not waited for and may know more";
 
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "CONTENT", "ORIGIN", "HOLDER", "ADDRESS"];

@@ -19,7 +19,6 @@ use crate::{library::events::Event, terminal::Output};
 /// Shows one kind of answer as text: its rows, as lines of stdout, and notes. Where results are JSON objects, the lines are
 /// left out.
 pub(crate) trait View {
-    /// Takes further rows.
     fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()>;
 
     /// The rows are of several, though one was asked for.
@@ -35,7 +34,6 @@ pub(crate) trait View {
         Ok(())
     }
 
-    /// The answer is complete.
     fn finish(&mut self, _done: &Done, _output: Output) -> io::Result<()> {
         Ok(())
     }
@@ -47,7 +45,6 @@ pub(super) struct Lines(Box<ShowRow>);
 type ShowRow = dyn FnMut(&Row, Output) -> io::Result<()>;
 
 impl Lines {
-    /// Rows of this type, shown so.
     pub(super) fn of<T: DeserializeOwned>(
         mut show: impl FnMut(T, Output) -> io::Result<()> + 'static,
     ) -> Box<dyn View> {
@@ -72,7 +69,6 @@ fn parsed<T: DeserializeOwned>(rows: &[Row]) -> impl Iterator<Item = T> {
     rows.iter().filter_map(Row::parse)
 }
 
-/// The names for which a command failed.
 #[derive(Default, serde::Deserialize)]
 struct Failed {
     failed: Vec<FailedRow>,

@@ -40,7 +40,6 @@ pub(in crate::api) fn line_of(what: &str, version: &VersionRow) -> String {
     format!("{what} {name} version {version}, {}", size(*bytes))
 }
 
-/// What was skipped, in a few words; `None`: nothing.
 fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
     let SkippedFields { hidden_files, hidden_folders, links, ignored, excluded, others, .. } = *skipped;
     let one_or_more = |count, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
@@ -155,7 +154,6 @@ impl View for PublishedView {
     }
 }
 
-/// The first of these names, if there are any.
 fn named(names: &[FileName]) -> Option<String> {
     let named: Vec<&str> = names.iter().take(NAMED_MAX).map(FileName::as_str).collect();
     let more = names.len() - named.len();
@@ -163,7 +161,6 @@ fn named(names: &[FileName]) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", ") + &more)
 }
 
-/// Where a ticket can be used.
 fn place_of(ticket: &str) -> &'static str {
     if ticket.parse::<Ticket>().is_ok_and(|ticket| ticket.is_local()) { HERE } else { "elsewhere" }
 }

@@ -16,7 +16,6 @@ const HEADINGS: [&str; 5] = ["WAITED", "OWN", "INDEXER", "ANSWER", "ADDRESS"];
 /// Neighbors with the same reason that are shown one by one; of more only the number is.
 const SHOWN_EACH_MAX: usize = 4;
 
-/// A table with a line for each hop.
 pub(in crate::api) fn show(trace: TraceRow, output: Output) -> io::Result<()> {
     let mut cells = Cells::default();
     trace.indexers.iter().for_each(|hop| add_hop(&mut cells, hop, 0));

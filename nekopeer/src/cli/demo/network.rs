@@ -27,9 +27,7 @@ use crate::{
 
 /// Results go to stdout, and no notes to stderr.
 pub(super) const QUIET: Output = Output::new(false, true);
-/// Time limit for news of a new version to arrive.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
-/// Time limit for the indexers to connect to each other.
 const LINKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Three indexers in a line.

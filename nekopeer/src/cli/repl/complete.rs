@@ -92,7 +92,6 @@ impl<'a> LastWord<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest<'a> {
     Word(String),
-    /// What the verb takes.
     Usage(&'a str),
 }
 
@@ -121,7 +120,6 @@ pub(super) fn rest(before: &str, names: &[String], recent: usize) -> Option<Rest
     (!rest.is_empty()).then(|| Rest::Word(rest.to_owned()))
 }
 
-/// `name` as a word of a line.
 pub(super) fn quoted(name: &str) -> Option<Cow<'_, str>> {
     if is_plain(name) { Some(name.into()) } else { shlex::try_quote(name).ok() }
 }

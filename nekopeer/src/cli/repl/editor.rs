@@ -108,7 +108,6 @@ impl Editor {
         }
     }
 
-    /// Reads the next line, with completion of `names`. `None` at the end of input.
     pub(super) async fn line(&mut self, names: Names) -> Read {
         if self.ask.send(names).is_err() {
             return Ok(None);
@@ -150,7 +149,6 @@ fn read_lines(
 struct Words {
     /// The latest ones last.
     names: RefCell<Vec<String>>,
-    /// How many of them are the user's own words.
     recent: usize,
     asks: mpsc::Sender<Asked>,
     files: FilenameCompleter,
@@ -159,7 +157,6 @@ struct Words {
 
 pub(super) struct Asked {
     pub(super) prefix: String,
-    /// Where they are waited for.
     pub(super) names: sync_mpsc::SyncSender<Vec<String>>,
 }
 

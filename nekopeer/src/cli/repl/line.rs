@@ -23,7 +23,6 @@ pub(super) fn usage(verb: &str) -> Option<&'static str> {
     Some(rest[..len].trim())
 }
 
-/// [`USAGE`] in lines of at most `columns`.
 pub(super) fn help(columns: Option<usize>) -> Vec<String> {
     let Some(columns) = columns else { return USAGE.lines().map(str::to_owned).collect() };
     let wrap = |line: &str| {
@@ -49,7 +48,6 @@ pub(super) fn help(columns: Option<usize>) -> Vec<String> {
     USAGE.lines().flat_map(wrap).collect()
 }
 
-/// What a command takes; `None` if there is no such command.
 pub(super) fn help_of(command: &str) -> Option<Vec<String>> {
     let mut words = Words::command();
     let text = words.find_subcommand_mut(command)?.render_help().to_string();

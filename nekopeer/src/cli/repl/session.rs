@@ -24,7 +24,6 @@ use crate::{
     terminal::Output,
 };
 
-/// Names offered for completion, at most.
 const COMPLETED_MAX: u32 = 1000;
 const NAMES_FOUND_MAX: u32 = 200;
 const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
@@ -124,7 +123,6 @@ impl<'a> Session<'a> {
         matches!(&self.reached, Some(Reached::Here(hosted)) if hosted.host.stop.is_cancelled())
     }
 
-    /// Why the peer of this process ends although nobody asked it to.
     pub(super) fn refusal(&self) -> Option<anyhow::Error> {
         self.reached.as_ref()?.refusal()
     }

@@ -29,7 +29,6 @@ pub(crate) struct Chunked {
     pub hashed_at_ns: i128,
     /// BLAKE3 of the whole file.
     pub content: ContentHash,
-    /// Its encoded manifest.
     pub manifest: Vec<u8>,
     pub manifest_hash: ManifestHash,
     /// The hashes of its segments, see [`outboard`](crate::content::outboard).
@@ -47,13 +46,11 @@ impl Chunked {
     }
 }
 
-/// It changed during every attempt to read it.
 pub(crate) fn keeps_changing(path: &Path) -> Failure {
     let what = "keeps changing while it is read: share it again when it is complete";
     Failure::new(format!("{} {what}", path.display())).because(Reason::KeepsChanging)
 }
 
-/// The peer is shutting down.
 pub(crate) fn stopped() -> Failure {
     Failure::new("stopped before the file was read to its end").because(Reason::Stopped)
 }

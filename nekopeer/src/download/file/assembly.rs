@@ -45,7 +45,6 @@ pub(crate) struct Assembly {
     writing: Mutex<()>,
     /// For chunks that occur more than once: index of the first occurrence -> indices of the others.
     again: HashMap<usize, Vec<usize>>,
-    /// Versions that are here, after which sources pack.
     bases: Bases,
 }
 
@@ -87,7 +86,6 @@ impl Assembly {
         &self.manifest
     }
 
-    /// The outboard, if a holder sent it.
     pub(crate) const fn outboard(&self) -> Option<&Arc<Segments>> {
         self.outboard.as_ref()
     }
@@ -111,7 +109,6 @@ impl Assembly {
         missing.flat_map(|(_, others)| others).copied().filter(|other| !self.have.contains(*other))
     }
 
-    /// The segments hashed so far.
     pub(crate) fn segments(&self) -> Segments {
         self.whole.lock().clone()
     }
@@ -305,7 +302,6 @@ mod tests {
         (folder, Assembly::open(manifest, None, partial, &have, whole))
     }
 
-    /// With all its chunks.
     fn complete() -> (TempDir, Assembly) {
         let (folder, assembly) = open(BYTES);
         for (index, bytes) in BYTES.chunks(5).enumerate() {

@@ -22,7 +22,6 @@ pub(crate) struct Bases {
 pub(crate) enum BaseError {
     /// The source names parts that no honest one does.
     Outside,
-    /// It cannot be read.
     Unreadable,
 }
 

@@ -28,7 +28,6 @@ use crate::{
 /// What a download finds in its place.
 #[derive(Debug)]
 pub(crate) enum Destination {
-    /// The wanted version.
     UpToDate(PathBuf),
     /// Nothing, or a file that may be replaced, identified by its stamp.
     Replaceable(Option<Stamp>),

@@ -29,7 +29,6 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::download) enum Killed {
     BeforeAnything,
-    /// It is written in part.
     Half,
     Complete,
     /// It is noted to be on its way to its place.
@@ -235,7 +234,6 @@ fn file_that_a_user_put_in_the_place_after_a_kill_is_the_user_s() {
     }
 }
 
-/// A library that has version 1, and its folder.
 fn first_version() -> (tempfile::TempDir, Arc<Library>) {
     let folder = tempfile::tempdir().unwrap();
     let library = start(folder.path());

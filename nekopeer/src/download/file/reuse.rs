@@ -45,8 +45,7 @@ enum ChunkAt {
 pub(crate) struct LocalChunks(Vec<(usize, ChunkAt)>);
 
 impl LocalChunks {
-    /// Searches for the chunks that `assembly` lacks; `before` is the file in the destination. Reads
-    /// manifests, but no files. `stop` ends the search early.
+    /// `before` is the file in the destination. Reads manifests, but no files.
     pub(crate) fn find(
         catalogue: &Catalogue,
         record: &Record,

@@ -80,7 +80,6 @@ pub(super) struct Arrived {
     pub(super) from: Holder,
 }
 
-/// The result of a fetch.
 pub(super) struct Fetched {
     /// Connections that are still usable.
     pub(super) streams: HashMap<NodeId, Source>,
@@ -272,7 +271,6 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<E
     arrived.into_iter().zip(failed).filter_map(outcome).collect()
 }
 
-/// Writes a file to its partial file.
 fn write<'a>(
     library: &Library,
     arrived: &'a Arrived,

@@ -191,7 +191,6 @@ impl Downloads {
         Reserved { downloader, options, piece, wanted, known }
     }
 
-    /// Downloads what was found.
     async fn fetch(&mut self, found: Vec<Finding>) {
         let mut targets = Vec::with_capacity(found.len());
         for (name, found) in found {
@@ -362,7 +361,6 @@ impl Downloads {
         Err("none of its sources answers any more".to_owned())
     }
 
-    /// What ends the download of `name`.
     fn stop(&self, name: &FileName) -> CancellationToken {
         self.running.lock().get(name).map(|running| running.stop.clone()).unwrap_or_default() // it is there
     }

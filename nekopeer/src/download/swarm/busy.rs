@@ -25,13 +25,11 @@ impl Default for Busy {
 }
 
 impl Busy {
-    /// The pause after a refusal.
     pub(crate) fn pause(&mut self) -> Duration {
         self.since.get_or_insert_with(Instant::now);
         self.backoff.pause(rand::random())
     }
 
-    /// Whether it was refused for too long.
     pub(crate) fn is_over(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= BUSY_MAX)
     }

@@ -56,7 +56,6 @@ pub(super) const SILENCE_TOLD: Duration = Duration::from_secs(3);
 const STALE_AFTER: Duration = Duration::from_secs(2);
 /// Interval between looks at the silence.
 const SILENCE_EVERY: Duration = Duration::from_millis(500);
-/// Interval between checkpoints.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(2);
 
 /// The sources to start with, and their open connections, if any.
@@ -221,7 +220,6 @@ fn save_checkpoint(transfer: &Transfer) {
 /// The tasks of one download.
 struct Crew {
     waiting: VecDeque<(Holder, Option<Source>)>,
-    /// The sources to start with.
     first: Vec<Holder>,
     /// Connections per source, open or waiting.
     known: HashMap<NodeId, usize>,

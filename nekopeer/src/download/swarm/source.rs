@@ -32,7 +32,6 @@ const VERDICT_BYTES_MAX: usize = 16 * 1024;
 /// Age of an answer of the origin, from the question on, beyond which it is asked again.
 const VERDICT_COUNTS_FOR: Duration = Duration::from_secs(2);
 
-/// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
     #[error(transparent)]
@@ -40,18 +39,14 @@ pub(crate) enum FetchError {
     /// The stream broke, ended early or stalled.
     #[error(transparent)]
     Stream(DataError),
-    /// Less than [`SLOWEST_SOURCE`] came for [`PACE_WINDOW`].
     #[error("it sent less than {} KiB/s for {} s", SLOWEST_SOURCE / 1024, PACE_WINDOW.as_secs())]
     TooSlow,
     #[error(transparent)]
     Refused(#[from] FetchRefusal),
-    /// The bytes of a chunk do not match its hash.
     #[error("it sent a corrupt chunk")]
     Corrupt,
-    /// What it sent packed cannot be unpacked.
     #[error("it sent a run that does not unpack")]
     BadPacking,
-    /// It granted another number of bytes than were requested.
     #[error("it offered {offered} bytes where {asked} were asked for")]
     WrongLength {
         /// Bytes granted.
@@ -59,7 +54,6 @@ pub(crate) enum FetchError {
         /// Bytes requested.
         asked: u64,
     },
-    /// The manifest does not match the record.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
@@ -165,8 +159,7 @@ impl Source {
         Ok((manifest, bytes))
     }
 
-    /// Receives the outboard of `record`, verified against the content hash. `None` if the source does not
-    /// have it or sent a wrong one.
+    /// Receives it, verified against the content hash. `None` if the source does not have it or sent a wrong one.
     pub(crate) fn outboard(&mut self, record: &Record) -> Result<Option<Segments>, FetchError> {
         let max = Segments::new(record.size).len() * size_of::<SegmentHash>();
         match self.body(max as u64) {
@@ -283,7 +276,6 @@ impl Source {
         Ok(self.stream.send(&DataRequest::Have(record.content))?)
     }
 
-    /// Receives the source's availability for a file of `chunks` chunks.
     pub(crate) fn have(&mut self, chunks: usize) -> Result<Availability, FetchError> {
         let asked = chunks.div_ceil(8) as u64;
         let bytes = self.body(asked)?;

@@ -107,12 +107,10 @@ impl WireRatio {
     }
 }
 
-/// What the sources delivered.
 #[derive(Debug, Default)]
 pub(crate) struct SwarmReport {
     /// Bytes received in which useful ones of the file came.
     pub(crate) bytes_moved: u64,
-    /// Sources that sent bytes which are not the file's.
     pub(crate) corrupt_sources: HashSet<NodeId>,
     /// Of the origin, if it fails too: the others lack what it does not give.
     pub(crate) last_failure: Option<String>,
@@ -122,7 +120,6 @@ pub(crate) struct SwarmReport {
 }
 
 impl SwarmReport {
-    /// Adds the report of a further attempt.
     pub(crate) fn add(&mut self, other: Self) {
         self.bytes_moved += other.bytes_moved;
         self.corrupt_sources.extend(other.corrupt_sources);
@@ -131,7 +128,6 @@ impl SwarmReport {
     }
 }
 
-/// The result of a transfer.
 #[derive(Debug)]
 pub(crate) struct Transferred {
     /// The file; complete if `left` is 0.

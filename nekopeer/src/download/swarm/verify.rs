@@ -20,7 +20,6 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// A verifier for a file of `size` bytes with these segments.
     pub(super) fn new(expected: Option<Arc<Segments>>, size: u64) -> Self {
         let expected = expected.filter(|_| segment_bytes(size) <= SEGMENT_BYTES_MAX);
         Self { expected, size, hasher: SegmentHasher::new(size, 0), verified: 0..0 }

@@ -38,7 +38,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Idle time after which a connection is closed.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// An outstanding request.
 enum Requested {
     /// A leased run or a part of it.
     Run {
@@ -91,7 +90,6 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
     worked.map(|_| ())
 }
 
-/// How the work on a connection ended.
 enum StreamEnd {
     /// Every reply came.
     Quiet,
@@ -121,7 +119,6 @@ struct StreamWorker<'a> {
     packs: PackingPolicy,
     /// In how many bytes the run came that is being written.
     came: WireRatio,
-    /// What is being received packed.
     packed: Vec<u8>,
 }
 

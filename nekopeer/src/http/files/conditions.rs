@@ -20,10 +20,8 @@ pub(super) struct Validators {
     pub(super) modified: Option<SystemTime>,
 }
 
-/// What follows from the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The request is carried out.
     Proceed,
     /// The client has it: 304.
     NotModified,

@@ -14,7 +14,6 @@ use crate::failure::{Failure, Reason};
 /// After how many seconds what may pass by itself is worth another try.
 const RETRY_AFTER_SECS: u16 = 5;
 
-/// An error, and the headers that belong to it.
 #[derive(Debug)]
 pub(super) struct Refusal {
     problem: Problem,
@@ -46,7 +45,6 @@ impl Refusal {
         Self { headers: Box::new(version), ..refusal }
     }
 
-    /// The range of a file of `size` bytes is not answered.
     pub(super) fn bad_range(why: &str, size: u64) -> Self {
         let mut refusal =
             Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable", why.to_owned());

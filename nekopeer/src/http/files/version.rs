@@ -19,8 +19,7 @@ pub(super) const X_NEKO_FRESHNESS: HeaderName = HeaderName::from_static("x-neko-
 /// After this time the second of a date brings no other version, even if its origin's clock is a little off.
 const DATE_SETTLES: Duration = Duration::from_secs(2);
 
-/// The validators of `record`. `stored` is when its file was written, which stands in for the time of its
-/// publication where the record has none.
+/// `stored` is when its file was written, which stands in for the time of its publication where the record has none.
 #[expect(clippy::expect_used, reason = "digits and letters")]
 pub(super) fn validators(record: &VerifiedRecord, stored: Option<SystemTime>, now: SystemTime) -> Validators {
     let published = match record.published_ms {

@@ -35,7 +35,6 @@ pub(crate) enum Turn {
 }
 
 impl<I: Copy + Eq> Presence<I> {
-    /// The folder with this identity is there.
     pub(crate) const fn new(id: I, disk: u64) -> Self {
         Self { id, disk, was_unmounted: false, is_here: true }
     }

@@ -94,7 +94,6 @@ impl Sim {
         }
     }
 
-    /// What the network knows.
     fn newest(&self) -> Option<VerifiedRecord> {
         self.indexers.iter().filter_map(|one| one.known.clone()).max_by_key(|record| record.version)
     }
@@ -139,7 +138,6 @@ impl Sim {
         heard
     }
 
-    /// The user publishes `content`.
     fn publish(&mut self, content: u8) {
         let network = if self.is_reliable || self.random.random_bool(0.5) { self.newest() } else { None };
         let change = self.folder.publish([content; 32], network.as_ref(), self.now);

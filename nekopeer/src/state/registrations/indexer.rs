@@ -17,7 +17,6 @@ pub(crate) enum Kind {
     Compared,
 }
 
-/// What is offered under a name.
 pub(crate) type Offered = (FileName, Option<(VerifiedRecord, Kind)>);
 
 #[derive(Debug, Default)]

@@ -194,7 +194,6 @@ impl Schedule {
         self.ledger.streams.insert(stream, Stream::new(source, round_trips, now));
     }
 
-    /// `stream` received `bytes` of what it asked for.
     pub(crate) fn came(&mut self, stream: StreamId, bytes: u64) {
         if let Some(stream) = self.ledger.streams.get_mut(&stream) {
             stream.came += bytes;

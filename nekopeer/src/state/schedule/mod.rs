@@ -35,7 +35,6 @@ pub(crate) enum Order {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Fetch these consecutive chunks.
     Fetch(Range<usize>),
     /// Nothing now: the missing chunks are leased, or this source lacks them. That may change.
     Wait,

@@ -67,7 +67,6 @@ impl Stream {
         (self.asked_at, self.came, self.kept) = (now, 0, 0);
     }
 
-    /// Whether it delivers no chunk.
     pub(super) fn is_stalled(&self, now: Duration) -> bool {
         !self.leased.is_empty() && now.saturating_sub(self.moved_at) > STANDS_STILL_AFTER
     }

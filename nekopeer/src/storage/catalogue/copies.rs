@@ -98,8 +98,7 @@ impl Catalogue {
         Ok(Some(Arc::new(entry)))
     }
 
-    /// Records, in one transaction, later versions of files held here; returns the entries that are newly
-    /// outdated. Blocking.
+    /// In one transaction; returns the entries that are newly outdated. Blocking.
     pub(crate) fn note_newer(&self, records: &[VerifiedRecord]) -> Result<Vec<Arc<Entry>>, Failure> {
         let write = self.tables.begin()?;
         let mut outdated: HashMap<FileName, Entry> = HashMap::new();

@@ -33,7 +33,6 @@ use super::{
 };
 use crate::{failure::Failure, storage::partial::adopt};
 
-/// Size of the database's page cache in bytes.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long a reader of a failed database waits for who writes or opens it; then it fails. A limit, because the

@@ -23,7 +23,6 @@ pub(crate) struct Entry {
     pub stamp: Stamp,
     /// When these bytes were read or written, by [`crate::content::stamp::now_ns`].
     pub hashed_at_ns: i128,
-    /// The newest later version known.
     pub newest: Option<VerifiedRecord>,
     /// The last known address of the origin; `None` for own files.
     pub origin_addr: Option<SocketAddr>,
@@ -34,9 +33,7 @@ pub(super) type Placed = (TableRow<Entry>, &'static [u8], &'static [u8]);
 
 #[derive(Clone, Debug)]
 pub(crate) struct StoredCopy {
-    /// What it is, and where.
     pub entry: Entry,
-    /// Its encoded manifest.
     pub manifest: Vec<u8>,
     /// The hashes of its segments, see [`outboard`](crate::content::outboard); none for small files.
     pub outboard: Vec<u8>,
@@ -63,7 +60,6 @@ pub(crate) struct PassedOver {
 pub(crate) enum Why {
     /// The command of a follower failed on it.
     Failed,
-    /// The user went back to an earlier one.
     RolledBack,
 }
 

@@ -73,7 +73,6 @@ const SAME_BYTES_MAX: usize = 256;
 pub(crate) struct Page {
     /// The entries, and an error for each that is damaged.
     pub(crate) entries: Vec<Result<Entry, Failure>>,
-    /// Where the next page begins, if there may be one.
     pub(crate) next: Option<PageStart>,
 }
 
@@ -200,8 +199,7 @@ impl Catalogue {
         entry.record.origin == self.identity.id()
     }
 
-    /// The encoded manifest of `entry`: that of a file of one chunk follows from its record, and is not stored.
-    /// Blocking.
+    /// That of a file of one chunk follows from its record, and is not stored. Blocking.
     pub(crate) fn manifest_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>, Failure> {
         match Manifest::implied_by(&entry.record) {
             Some((_, encoded)) => Ok(Some(encoded)),
@@ -225,8 +223,7 @@ impl Catalogue {
         self.tables.value(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
     }
 
-    /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was
-    /// one. Blocking.
+    /// Also a damaged entry; its version counter stays, or what is known of a copy. Whether there was one. Blocking.
     #[cfg(test)]
     pub(crate) fn remove(&self, name: &FileName) -> Result<bool, Failure> {
         self.remove_if(name, |_| true)

@@ -15,7 +15,6 @@ pub(super) fn identity() -> Identity {
     Identity::from_seed(&[1; 32])
 }
 
-/// The data folder of [`identity`].
 pub(super) struct DataFolder(tempfile::TempDir);
 
 impl DataFolder {
@@ -42,7 +41,6 @@ impl DataFolder {
         redb::Database::create(self.0.path().join("catalogue.redb")).unwrap()
     }
 
-    /// Changes one byte of the row of `name`.
     fn damage(&self, name: &str, at: usize) {
         let database = self.database();
         let files = redb::TableDefinition::<&str, &[u8]>::new("files");

@@ -34,7 +34,6 @@ pub(crate) struct Placing<'a> {
 
 pub(crate) struct ToPlace<'a> {
     pub(crate) copy: &'a StoredCopy,
-    /// Which versions do not take its place by themselves, once it is there.
     pub(crate) passed_over: Option<PassedOver>,
     /// Cancelled if it is not wanted any more.
     pub(crate) stop: &'a CancellationToken,

@@ -24,11 +24,9 @@ const ACCEPTED_KEPT_MAX: usize = 4;
 pub(crate) struct ReaderState {
     /// How many earlier versions are kept when a newer one takes their place.
     pub(crate) keep: u32,
-    /// Which versions do not take the place by themselves.
     pub(crate) passed_over: Option<PassedOver>,
     /// What the commands of followers accepted, the last one at the end.
     accepted: Vec<Accepted>,
-    /// How its copy is kept coherent.
     pub(crate) preference: Preference,
     /// How many bytes their packs may have together.
     pub(crate) keep_max: Option<u64>,
@@ -50,7 +48,6 @@ pub(crate) struct CommandId(pub(crate) [u8; 32]);
 pub(crate) struct Preference {
     /// Seconds that a confirmation counts at most; the policy of the origin may be stricter.
     pub(crate) bound_secs: Option<u32>,
-    /// What is done with an outdated copy.
     pub(crate) on_stale: Option<OnStale>,
 }
 
@@ -86,7 +83,6 @@ impl ReaderState {
             .is_some_and(|passed| passed.origin == record.origin && record.version <= passed.version)
     }
 
-    /// The last version that `command` accepted, and its origin.
     pub(crate) fn accepted_by(&self, command: CommandId) -> Option<(NodeId, Version)> {
         let accepted = self.accepted.iter().find(|accepted| accepted.command == command)?;
         Some((accepted.origin, accepted.version))

@@ -58,7 +58,6 @@ pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
 pub(super) mod kind {
     /// The content of one with a file.
     pub(in super::super) const CONTENT: u8 = 0;
-    /// Its manifest.
     pub(in super::super) const MANIFEST: u8 = 1;
     /// Its size, if its manifest is stored.
     pub(in super::super) const SIZE: u8 = 2;

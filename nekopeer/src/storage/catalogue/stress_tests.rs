@@ -12,7 +12,6 @@ use super::{
 
 /// Commits beside the readers. A page that a reader kept beyond its transaction was met within some hundred.
 const COMMITS: u64 = 700;
-/// Names that are put and removed.
 const NAMES: u64 = 8;
 
 pub(super) fn beside_readers(read: impl Fn() + Sync, write: impl FnOnce()) {

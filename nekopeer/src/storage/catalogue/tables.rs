@@ -44,7 +44,6 @@ impl Tables {
         })
     }
 
-    /// What `take` makes of the value of one key.
     pub(super) fn value<K: redb::Key + 'static, V: Value + 'static, T>(
         &self,
         table: Definition<K, V>,
@@ -66,7 +65,6 @@ impl Tables {
         Ok(self.value(table, key, |row| row)?.flatten())
     }
 
-    /// What `take` makes of the rows of a range, at most `limit` of them.
     pub(super) fn rows<'k, K: redb::Key + 'static, V: Value + 'static, T>(
         &self,
         table: Definition<K, V>,

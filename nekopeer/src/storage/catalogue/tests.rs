@@ -27,7 +27,6 @@ impl DataFolder {
         published(catalogue, vec![self.draft(file, bytes)]).remove(0)
     }
 
-    /// An entry for another origin's file.
     pub(super) fn copy(&self, file: &str, version: u64) -> Entry {
         let Draft { path, chunked, .. } = self.draft(file, b"copy");
         let record = goods::record(2, file, version, |record| {
@@ -37,7 +36,6 @@ impl DataFolder {
     }
 }
 
-/// Publishes drafts, none of which fails.
 fn published(catalogue: &Catalogue, drafts: Vec<Draft>) -> Vec<Published> {
     catalogue.publish(drafts).unwrap().into_iter().map(Result::unwrap).collect()
 }

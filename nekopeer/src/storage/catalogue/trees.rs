@@ -20,7 +20,6 @@ pub(crate) struct Trees {
 pub(crate) struct Tree {
     /// The hash of the set's one file.
     pub(crate) content: ContentHash,
-    /// The folder, whatever its path is.
     pub(crate) folder: FolderId,
     /// By path, as components.
     pub(crate) files: Vec<TreeFile>,

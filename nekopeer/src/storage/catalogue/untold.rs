@@ -110,7 +110,6 @@ impl Catalogue {
         Ok(())
     }
 
-    /// The row of this version, if there is one.
     fn untold_row(&self, record: &Record, noted: &Noted) -> Option<Untold> {
         if let Some((_, row)) = noted.get(&record.name).filter(|(version, _)| *version == record.version) {
             return row.clone();

@@ -42,8 +42,7 @@ impl Write<'_> {
         self.change_index(&replaced)
     }
 
-    /// Removes the entry of `name`, and its manifest if none uses it now; whether there was one, even a damaged
-    /// one.
+    /// With its manifest if none uses it now; whether there was one, even a damaged one.
     pub(super) fn remove_entry(&self, name: &FileName) -> Result<bool, Failure> {
         let removed = self.take(FILES, [name.as_str()], |entry| entry.value())?.remove(0);
         let is_removed = removed.is_some();

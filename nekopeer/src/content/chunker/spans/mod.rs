@@ -42,7 +42,6 @@ pub(super) struct SpanPlan {
 pub(super) struct FoundCuts {
     pub(super) chunks: Vec<Chunk>,
     pub(super) content: ContentHash,
-    /// The hashes of its segments.
     pub(super) outboard: Vec<u8>,
 }
 

@@ -16,7 +16,6 @@ use crate::{
 const ADDRS_MAX: usize = 16;
 
 impl Transfer {
-    /// Adds a source.
     pub(in crate::download::swarm) fn offers(&self, holder: &Holder) {
         let chunks = self.assembly.manifest().chunks().len();
         let offer = if holder.partial {
@@ -30,7 +29,6 @@ impl Transfer {
         state.schedule.offers(holder.node, offer, now);
     }
 
-    /// Updates the availability of a source.
     pub(in crate::download::swarm) fn offers_now(&self, node: NodeId, offer: Availability) {
         let now = self.now();
         self.state.lock().schedule.offers(node, offer, now);

@@ -64,7 +64,6 @@ impl PackingPolicy {
 }
 
 impl StreamWorker<'_> {
-    /// Whether this lease is asked for packed.
     pub(super) fn is_packed(&mut self, run: &Range<usize>) -> bool {
         let assembly = &self.transfer.assembly;
         let bytes = assembly.manifest().range(run.end - 1).end - assembly.manifest().range(run.start).start;

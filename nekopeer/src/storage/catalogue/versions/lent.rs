@@ -24,7 +24,6 @@ const LENT_CHUNKS_MAX: usize = 1024 * 1024;
 pub(crate) struct Lent(Mutex<Vec<(Instant, usize, Arc<EarlierVersion>)>>);
 
 impl Lent {
-    /// The version that is wanted, if it is open.
     pub(crate) fn find(
         &self,
         is_wanted: impl Fn(&Record) -> bool,

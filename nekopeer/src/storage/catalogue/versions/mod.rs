@@ -36,7 +36,6 @@ pub(super) const FOLDER: &str = "kept";
 pub(crate) struct EarlierVersion {
     /// Higher than that of each version that was replaced before it.
     sequence: u64,
-    /// What it was, and where.
     pub(crate) entry: Entry,
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) encoded: Arc<[u8]>,
@@ -46,7 +45,6 @@ pub(crate) struct EarlierVersion {
     at: Vec<PackedAt>,
 }
 
-/// Where a chunk is.
 type PackedAt = (Arc<File>, ByteRange);
 type Chunks = HashMap<ChunkHash, PackedAt>;
 
