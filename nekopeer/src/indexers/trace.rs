@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use nekoproto::{
-    FileName, MsgId, NoAnswer, QueryReply, QueryRequest, TraceHop, TraceReply, limits::HANDSHAKE_TIMEOUT,
-    transport::call_within,
+    FileName, MsgId, NoAnswer, QueryReply, QueryRequest, TraceHop, TraceReply,
+    limits::HANDSHAKE_TIMEOUT,
+    transport::{call_within, is_found},
 };
 use tarpc::client::RpcError;
 
@@ -28,7 +29,7 @@ impl Indexers {
             let reply = session.while_alive(has_others, asking).await.unwrap_or(Err(NoAnswer::Late));
             let asked = TraceHop {
                 node: session.remote(),
-                addr: Some(session.addr()),
+                addr: Some(session.addr()).filter(|addr| is_found(*addr)),
                 waited_us: u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX),
                 ..TraceHop::of(Err(NoAnswer::Nonsense))
             };

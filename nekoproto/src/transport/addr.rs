@@ -2,13 +2,14 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs},
     str::FromStr,
     sync::Arc,
     thread,
     time::Duration,
 };
 
+use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index};
 use tokio::{
     sync::{Semaphore, oneshot},
     time::timeout,
@@ -32,7 +33,7 @@ static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 /// # Errors
 /// One line for people that says what is wrong.
 pub fn resolve(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(addr) = text.parse() {
+    if let Some(addr) = text.parse().ok().or_else(|| with_zone(text)) {
         return Ok(addr);
     }
     if !text.contains(':') {
@@ -86,7 +87,7 @@ impl FromStr for HostAddr {
     /// network, and is tried again. Blocking.
     fn from_str(text: &str) -> Result<Self, String> {
         match (resolve(text), named(text)) {
-            (Ok(addr), _) if text.parse::<SocketAddr>().is_ok() => Ok(addr.into()),
+            (Ok(addr), _) if text.starts_with('[') || text.parse::<SocketAddr>().is_ok() => Ok(addr.into()),
             (Ok(addr), _) => Ok(Self::found(text, addr)),
             (Err(_), Some(port)) => Ok(Self::not_found(text, port)),
             (Err(why), None) => Err(why),
@@ -97,10 +98,22 @@ impl FromStr for HostAddr {
 /// `addr` for people; one that stands for a host that was not found yet says nothing to them.
 #[must_use]
 pub fn shown(addr: SocketAddr) -> String {
-    match addr.ip() {
-        IpAddr::V4(ip) if ip.octets()[0] == 0 && !ip.is_unspecified() => "of no known address".to_owned(),
-        _ => addr.to_string(),
-    }
+    if is_found(addr) { addr.to_string() } else { "of no known address".to_owned() }
+}
+
+/// Whether `addr` is one, and does not stand for a host that was not found yet.
+#[must_use]
+pub const fn is_found(addr: SocketAddr) -> bool {
+    !matches!(addr.ip(), IpAddr::V4(ip) if ip.octets()[0] == 0 && !ip.is_unspecified())
+}
+
+/// The address in `[ADDRESS%INTERFACE]:PORT`: the system looks up zones that are numbers.
+fn with_zone(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.strip_prefix('[')?.split_once("]:")?;
+    let (ip, interface) = host.split_once('%')?;
+    let socket = rustix::net::socket(AddressFamily::INET6, SocketType::DGRAM, None).ok()?;
+    let zone = name_to_index(socket, interface).ok()?;
+    Some(SocketAddrV6::new(ip.parse().ok()?, port.parse().ok()?, 0, zone).into())
 }
 
 /// The port of `HOST:PORT`, if that is the name of a host and a port.
@@ -184,6 +197,13 @@ mod tests {
 
     fn addr(n: u8) -> SocketAddr {
         ([192, 0, 2, n], 7707).into()
+    }
+
+    #[test]
+    fn a_zone_is_a_number_or_the_name_of_an_interface() {
+        let [number, name] = ["[fe80::1%1]:7707", "[fe80::1%lo]:7707"].map(|text| text.parse::<HostAddr>());
+        assert_eq!(name.unwrap(), number.unwrap());
+        assert!("[fe80::1%none-such]:7707".parse::<HostAddr>().is_err());
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod unproven;
 pub mod work_permits;
 
 pub use access::{Access, AllowError, Allowed};
-pub use addr::{HostAddr, resolve, shown};
+pub use addr::{HostAddr, is_found, resolve, shown};
 pub use backoff::Backoff;
 pub use control::{
     calls::Calls,
