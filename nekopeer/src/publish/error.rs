@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The path does not exist or cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {}", unreadable(.path, .source))]
     Unreadable {
         /// The path.
         path: PathBuf,
@@ -41,6 +41,13 @@ pub enum PublishError {
     /// It is not known what in the folder is published.
     #[error(transparent)]
     Rules(#[from] RulesError),
+}
+
+fn unreadable(path: &Path, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::NotFound if path.is_symlink() => "it is a link to nowhere".to_owned(),
+        _ => source.to_string(),
+    }
 }
 
 pub(crate) fn bad_name(path: &Path, error: &NameError) -> PublishError {
