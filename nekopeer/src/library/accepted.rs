@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nekoproto::{FileName, VerifiedRecord, Version};
+use nekoproto::{FileName, VerifiedRecord};
 
 use super::Library;
 use crate::{storage::catalogue::CommandId, util::clock};
@@ -21,25 +21,33 @@ impl Library {
         judged.iter().filter(|(judged, _)| judged == name).map(|(_, command)| *command).collect()
     }
 
-    /// The version that is to count instead of `held`, which stands in its place: the last one that a command which runs on each
-    /// accepted, where that is an earlier one. The first version that came counts before. Blocking for a moment.
+    /// The version that is to count instead of `held`, which stands in its place: the last one that each command accepted which
+    /// runs on it, or may be about to begin, where that is an earlier one. For a command that accepted none it is what another
+    /// accepted; the first version that came counts before. Blocking for a moment.
     pub(crate) fn accepted_instead(&self, held: &VerifiedRecord) -> Option<VerifiedRecord> {
-        let commands = self.commands_on(&held.name);
-        if commands.is_empty() {
+        let (commands, is_young) = (self.commands_on(&held.name), self.is_young());
+        if commands.is_empty() && !is_young {
             return None;
         }
-        let reader = self.catalogue.reader(&held.name).ok()?;
-        let accepted = commands.iter().filter_map(|command| reader.accepted_by(*command));
-        let of_origin = accepted.filter(|(origin, _)| *origin == held.origin).map(|(_, version)| version);
-        let least = of_origin.min().filter(|least: &Version| *least < held.version)?;
+        let accepted: Vec<_> = self.catalogue.reader(&held.name).ok()?.accepted_of(&held.origin).collect();
+        let last = accepted.iter().map(|(_, version)| *version).max()?;
+        let by = |command: &CommandId| {
+            accepted.iter().find(|(by, _)| by == command).map_or(last, |(_, version)| *version)
+        };
+        let expected = accepted.iter().filter(|_| is_young).map(|(_, version)| *version);
+        let least = commands.iter().map(by).chain(expected).min().filter(|least| *least < held.version)?;
         let kept = self.catalogue.kept(&held.name).ok()?.into_iter().map(|kept| kept.entry.record);
         kept.filter(|record| record.origin == held.origin).find(|record| record.version == least)
     }
 
+    /// Whether followers may still be about to begin: not in a command that ends by itself.
+    fn is_young(&self) -> bool {
+        self.is_serving && clock::now().saturating_duration_since(self.began) < BEGUN_WITHIN
+    }
+
     /// Whether a follower that is about to begin may still have to decide on what stands in the place of `name`.
     pub(crate) fn is_to_be_judged(&self, name: &FileName) -> bool {
-        let is_young = clock::now().saturating_duration_since(self.began) < BEGUN_WITHIN;
-        is_young
+        self.is_young()
             && self.judges(name) == 0
             && self.catalogue.get(name).is_some_and(|held| {
                 self.catalogue.reader(name).is_ok_and(|reader| reader.is_undecided(&held.record))

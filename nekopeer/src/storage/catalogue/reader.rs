@@ -95,6 +95,13 @@ impl ReaderState {
         !is_passed && !self.is_accepted(record) && self.accepted.iter().any(is_of_origin)
     }
 
+    /// The last versions of `origin` that commands accepted.
+    pub(crate) fn accepted_of(self, origin: &NodeId) -> impl Iterator<Item = (CommandId, Version)> + use<> {
+        let origin = *origin;
+        let of_origin = self.accepted.into_iter().filter(move |accepted| accepted.origin == origin);
+        of_origin.map(|accepted| (accepted.command, accepted.version))
+    }
+
     pub(crate) fn is_accepted(&self, record: &Record) -> bool {
         let is_it =
             |accepted: &Accepted| (accepted.origin, accepted.version) == (record.origin, record.version);
