@@ -7,7 +7,7 @@ mod earlier;
 mod error;
 mod file;
 mod finding;
-pub(crate) mod kept_open;
+pub(crate) mod idle_sources;
 mod manifest;
 mod many;
 pub(crate) mod membership;
@@ -27,17 +27,15 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, Freshness, NodeId, Record, Verdict, VerifiedRecord, Version, limits::TTL_DEFAULT,
-    transport::Endpoint,
+    FileName, Freshness, NodeId, Record, VerifiedRecord, Version, limits::TTL_DEFAULT, transport::Endpoint,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use self::{
     earlier::kept,
     file::destination::Destination,
-    kept_open::KeptOpen,
+    idle_sources::IdleSources,
     membership::Membership,
     plan::{DownloadRun, Plan},
     swarm::{SwarmReport, source::Source},
@@ -51,7 +49,7 @@ use crate::{
     failure::{Failure, FailureKind, Reason},
     indexers::{Indexers, Scope, Wishes, via::Via},
     library::{Library, events::Event},
-    peers::{ANSWER_WITHIN, Peers, held},
+    peers::Peers,
     serve::partial_files::PartialFiles,
     sets,
     state::{choice::Target, freshness::OnStale},
@@ -59,7 +57,7 @@ use crate::{
         catalogue::{Entry, Why, overtaken},
         stopped,
     },
-    util::{clock, progress::Progress, tasks::blocking, throttle::Throttle},
+    util::{clock, progress::Progress, throttle::Throttle},
 };
 
 /// Later versions that a download goes on with, one after the other, where the one before is not sent any more.
@@ -189,7 +187,7 @@ pub(crate) struct Downloader {
     pub(crate) throttle: Arc<Throttle>,
     /// What makes a peer that serves nothing else serve what it downloads.
     pub(crate) membership: Option<Arc<Membership>>,
-    pub(crate) kept_open: KeptOpen,
+    pub(crate) idle_sources: IdleSources,
     /// What is done with outdated copies, unless the reader says otherwise of one.
     pub(crate) on_stale: OnStale,
 }
@@ -216,7 +214,7 @@ impl Downloader {
         let progress = Arc::default();
         if let Some(target) = known.filter(|known| !known.record.policy.is_strict()) {
             let origin = target.record.origin;
-            let ready = self.kept_open.take(&origin, clock::now()).map(|source| (origin, source));
+            let ready = self.idle_sources.take(&origin, clock::now()).map(|source| (origin, source));
             let plan =
                 Plan { look_after: Duration::ZERO, ready, ..Plan::new(target, options.output.clone()) };
             match self.run_planned(name, &options, &progress, async { Ok(plan) }).await {
@@ -267,51 +265,6 @@ impl Downloader {
     async fn listed(&self, done: &Downloaded) {
         if !done.was_here {
             self.indexers.told(std::slice::from_ref(&done.record.name)).await;
-        }
-    }
-
-    /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
-    async fn confirm(&self, record: &VerifiedRecord, open: Option<Source>) {
-        let is_accepted = self.library.accepted_instead(record).is_none();
-        let verdict = match open {
-            Some(open) if is_accepted && self.peers.is_introduced(&record.origin) => {
-                self.verdict_over(open, record).await
-            }
-            Some(open) => {
-                self.keep_open(record, open);
-                None
-            }
-            None => None,
-        };
-        if let Some((verdict, asked_at)) = verdict
-            && self.peers.heard(record, verdict, asked_at).await
-        {
-            return;
-        }
-        self.peers.confirm(vec![record.clone()]).await;
-    }
-
-    /// What the origin of `record` says of it over this connection, and when it was asked.
-    async fn verdict_over(&self, mut origin: Source, record: &VerifiedRecord) -> Option<(Verdict, Instant)> {
-        let (held, guard) = (held(record), origin.hang_up().on_drop());
-        let answer = blocking(move || origin.verdict(held, ANSWER_WITHIN).map(|said| (said, origin))).await;
-        guard.disarm();
-        match answer {
-            Ok((verdict, origin)) => {
-                self.keep_open(record, origin);
-                verdict
-            }
-            Err(error) => {
-                debug!(%error, "the origin does not answer on the open connection");
-                None
-            }
-        }
-    }
-
-    /// Keeps the connection to the origin of `record` for the next version, if this peer stays.
-    fn keep_open(&self, record: &VerifiedRecord, origin: Source) {
-        if self.library.is_serving {
-            self.kept_open.keep(record.origin, origin, clock::now());
         }
     }
 

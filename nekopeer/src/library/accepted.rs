@@ -1,4 +1,5 @@
-//! Which version counts as held where followers run commands on each: the last one that all of them accepted.
+//! Computes the version that an origin is told is held: where followers run `--exec` commands, the oldest of those that each
+//! command accepted last.
 
 use std::time::Duration;
 

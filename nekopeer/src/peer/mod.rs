@@ -28,7 +28,7 @@ use tracing::warn;
 pub use self::throttling::Limits;
 use crate::{
     config::Config,
-    download::{Downloader, kept_open::KeptOpen, membership::Membership},
+    download::{Downloader, idle_sources::IdleSources, membership::Membership},
     failure::Failure,
     figures::Figures,
     indexers::{Dialed, Indexers},
@@ -148,7 +148,7 @@ impl Peer {
             partial_files,
             throttle: Arc::clone(&throttle),
             membership: membership.clone(),
-            kept_open: KeptOpen::default(),
+            idle_sources: IdleSources::default(),
             on_stale: config.on_stale,
         });
         let publisher = Publisher::new(&library, &indexers, &peers, &config);

@@ -1,5 +1,5 @@
-//! Removes copies that stand as files where a download needs a folder, or in a folder where it needs a file, if they are unchanged
-//! and their origins, asked now, withdrew their names.
+//! Removes unchanged copies that occupy the path of a download, as a file where it needs a folder or in a folder where it needs a
+//! file, if their origins, asked now, withdrew them.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
