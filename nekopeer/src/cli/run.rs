@@ -16,8 +16,8 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Ended, hosting::Hosted, reach::Reached, show};
 use crate::api::{
-    About, Answer, Command, Done, Failure, FailureKind, INPUT_WAITING_MAX, Input, Need, Outcome, PIECE_BYTES,
-    Piece, PieceWriter, Reply, no_input,
+    About, Answer, Command, Done, Failure, FailureKind, INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece,
+    PieceWriter, Reply, no_input,
 };
 use crate::door::Facts;
 use crate::terminal::Output;
@@ -105,9 +105,6 @@ async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -
     if let Some(note) = is_there.then(|| unseen(command, &caller.facts, &result)).flatten() {
         drop(answer.0.send(Reply::Note(note)).await); // the output may have failed
     }
-    if let Some(failure) = is_there.then(|| elsewhere(command, &caller.facts, &result)).flatten() {
-        result = Err(failure);
-    }
     if let Err(failure) = &mut result
         && failure.kind == FailureKind::Moved
     {
@@ -121,49 +118,24 @@ async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -
     false
 }
 
-/// What to say if the running peer failed at a path that this process sees: it may be another user's, or shut in.
+/// What to say if the running peer failed at a path that is there: it may be another user's, or shut in.
 fn unseen(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> Option<String> {
     let said = match result {
         Err(failure) => failure.message.clone(),
         Ok(done) => done.fields.text().to_owned(),
     };
+    if !["Permission denied", "Read-only file system"].iter().any(|errno| said.contains(errno)) {
+        return None;
+    }
     let paths = command.api().about().paths.into_iter().flat_map(|path| path.ancestors().take(2));
-    let is_unseen = |path: &&Path| {
-        let shown = path.display().to_string();
-        // A link to nowhere is no path that only this process sees.
-        let is_missing = said.contains(&format!("{shown}: No such file or directory")) && path.exists();
-        let is_denied =
-            ["Permission denied", "Read-only file system"].iter().any(|errno| said.contains(errno));
-        is_missing || (is_denied && said.contains(&shown) && path.parent().is_some_and(Path::exists))
-    };
+    let is_unseen =
+        |path: &&Path| said.contains(&path.display().to_string()) && path.parent().is_some_and(Path::exists);
     let path = paths.into_iter().find(is_unseen)?.display().to_string();
-    let Facts { process, .. } = facts;
     Some(format!(
-        "the running peer (process {process}) carries this out, and cannot use {path}, which its user may not see: {}",
-        instead(facts)
+        "the running peer (process {}) carries this out, and cannot use {path}, which its user may not see: {}",
+        facts.process,
+        facts.other_ways()
     ))
-}
-
-/// Why what the running peer did is not to be found here: it may have a /tmp or a home of its own.
-fn elsewhere(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> Option<Failure> {
-    let About { paths, need, .. } = command.api().about();
-    let is_done = matches!(result, Ok(Done { outcome: Outcome::All, .. })) && need != Need::Running;
-    let is_gone = |path: &&Path| path.as_os_str() != "-" && path.symlink_metadata().is_err();
-    let path = paths.into_iter().find(|path| is_done && is_gone(path))?.display().to_string();
-    let process = facts.process;
-    Some(Failure::new(format!(
-        "the running peer (process {process}) carried this out, and there is no {path} here: its service may have a /tmp or a \
-         home of its own: {}",
-        instead(facts)
-    )))
-}
-
-fn instead(facts: &Facts) -> String {
-    format!(
-        "name a path below {}, let the bytes come from stdin or go to stdout (share - --name NAME, get NAME -o -), or use \
-         another --data-dir",
-        facts.dir.0.display()
-    )
 }
 
 /// Starts to show an answer, on a thread: printing blocks.
@@ -194,7 +166,7 @@ mod tests {
     use crate::{api::Saying, cli::Args, publish::PolicyChange};
 
     #[test]
-    fn path_that_only_this_process_sees_is_told_as_that() {
+    fn path_that_the_running_peer_may_not_use_is_told_as_that() {
         use clap::Parser;
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).display().to_string();
@@ -209,8 +181,7 @@ mod tests {
         };
         let (file, absent) = (path("thesis"), path("absent"));
         let folder = dir.path().display().to_string();
-        let hint =
-            said(&["share", &file], format!("cannot read {file}: No such file or directory (os error 2)"));
+        let hint = said(&["share", &file], format!("cannot read {file}: Permission denied (os error 13)"));
         let hint = hint.unwrap();
         assert!(
             hint.contains("process 7") && hint.contains(&file) && hint.contains("/var/lib/neko"),
@@ -218,20 +189,11 @@ mod tests {
         );
         let into = ["get", "n", "-o", &absent];
         for why in [
-            format!("cannot use {folder}: No such file or directory (os error 2)"),
             format!("cannot use {absent}: Permission denied (os error 13)"),
             format!("cannot use the data folder {folder}/.neko-parts: Read-only file system (os error 30)"),
         ] {
             assert!(said(&into, why.clone()).is_some(), "{why}");
         }
-        let nowhere = path("nowhere");
-        std::os::unix::fs::symlink(&absent, &nowhere).unwrap();
-        assert!(
-            said(&["share", &nowhere], format!("cannot read {nowhere}: No such file or directory")).is_none()
-        );
-        assert!(
-            said(&["share", &absent], format!("cannot read {absent}: No such file or directory")).is_none()
-        );
         assert!(said(&["share", &file], format!("cannot read {file}: Input/output error")).is_none());
         assert!(said(&["get", "n"], format!("cannot use {folder}: Permission denied")).is_none());
     }

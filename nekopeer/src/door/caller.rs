@@ -19,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     Facts, broken,
+    call::Call,
     facts::DOOR_VERSION,
     lines::{line, next_reply, reader},
     nobody_there, not_allowed, other_version,
@@ -187,9 +188,9 @@ impl Caller {
     }
 }
 
-/// The body of a request: the command in a line, and its input.
+/// The body of a request: the call in a line, and its input.
 fn body(command: &Command, input: Input) -> Body {
-    let first = line(command);
+    let first = line(&Call::of(command));
     if !command.api().about().takes_input {
         return first.into();
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{api::LocalPath, config::Config, peer::PeerHandle, state::freshness::OnStale};
 
-pub(crate) const DOOR_VERSION: u32 = 17;
+pub(crate) const DOOR_VERSION: u32 = 18;
 
 /// What a running peer is, and was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +52,15 @@ impl Facts {
 
     pub(crate) fn has(&self, secret: &NetworkSecret) -> bool {
         self.secret == Some(secret.mark(self.node.as_bytes()))
+    }
+
+    /// What to do where the peer cannot use a path of the caller.
+    pub(crate) fn other_ways(&self) -> String {
+        format!(
+            "name a path below {}, let the bytes come from stdin or go to stdout (share - --name NAME, get NAME -o -), or use \
+             another --data-dir",
+            self.dir.0.display()
+        )
     }
 
     pub(crate) fn of(peer: &PeerHandle, config: &Config, http: Option<SocketAddr>) -> Self {

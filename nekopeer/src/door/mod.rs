@@ -1,10 +1,11 @@
 //! The door of a data folder: a local socket at which the peer that runs there takes commands, over HTTP.
 //!
 //! Only the process that holds the lock of the data folder opens the [`Door`]. Everyone else who wants something done
-//! there [`knock`]s. The body of a request is a line of JSON, the command, and then its input; that of the answer is a line
+//! there [`knock`]s. The body of a request is a line of JSON, the [`Call`](call::Call), and then its input; that of the answer is a line
 //! for each [`Reply`](crate::api::Reply). If the caller leaves, the command is interrupted. Where no peer runs, the same
 //! router is called in the process.
 
+mod call;
 mod caller;
 mod facts;
 mod lines;

@@ -14,12 +14,14 @@ use nekoproto::transport::slots::Activity;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt},
     sync::{Semaphore, mpsc},
+    task::spawn_blocking,
     time::timeout,
 };
 use tokio_util::{io::ReaderStream, task::AbortOnDropHandle};
 
 use super::{
     Facts,
+    call::Call,
     lines::{self, encoded},
 };
 use crate::api::{
@@ -60,14 +62,17 @@ async fn run(
     body: Body,
 ) -> Response {
     let mut body = lines::reader(body);
-    let begun = match command(&mut body).await {
-        Ok(command) => {
+    let begun = match call(&mut body).await {
+        Ok(call) => {
             // Until now it gives way to newcomers, as one does that says nothing.
             activity.iter().for_each(|Extension(activity)| activity.set_busy(true));
-            begin(&inside.host, command, body)
+            let facts = inside.facts.clone();
+            let checking = spawn_blocking(move || call.fault(&facts).map_or(Ok(call.command), Err));
+            checking.await.unwrap_or_else(|error| Err(Failure::new(error.to_string())))
         }
         Err(failure) => Err(failure),
     };
+    let begun = begun.and_then(|command| begin(&inside.host, command, body));
     let begun = match begun {
         Ok(begun) => begun,
         Err(failure) => return Body::from(encoded(Reply::Finished(Err(failure)))).into_response(),
@@ -86,8 +91,8 @@ async fn run(
     Body::from_stream(replies).into_response()
 }
 
-/// The command. A long one takes one of a few places.
-async fn command(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Command, Failure> {
+/// The call. A long one takes one of a few places.
+async fn call(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Call, Failure> {
     let mut line = Vec::new();
     let invalid = |error: io::Error| Failure::invalid(format!("no command: {error}"));
     let late = |_| Failure::with(FailureKind::Moved, "the command did not arrive in time");

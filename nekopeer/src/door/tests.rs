@@ -10,7 +10,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Caller, Door, Facts, knock, place::SocketPlace};
+use super::{Caller, Door, Facts, call::Call, knock, place::SocketPlace};
 use crate::{
     api::{
         Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Piece, Row, Stop,
@@ -54,7 +54,7 @@ impl Fixture {
     async fn say(&self, command: impl Into<Command>) -> UnixStream {
         let place = SocketPlace::find(&self.folder.path().join(".neko")).unwrap();
         let mut stream = place.connect().await.unwrap();
-        let body = serde_json::to_string(&command.into()).unwrap();
+        let body = serde_json::to_string(&Call::of(&command.into())).unwrap();
         let head = format!("POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all((head + &body).as_bytes()).await.unwrap();
         stream

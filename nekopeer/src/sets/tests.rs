@@ -313,6 +313,27 @@ fn what_a_user_saves_while_the_next_version_takes_its_place_comes_back() {
     }
 }
 
+/// Earlier folders have links of what stayed the same.
+#[test]
+fn file_that_is_written_in_place_after_updates_stays_one_file() {
+    let mut two = Two::new();
+    two.write("b", "same");
+    for version in ["1", "2", "3", "4"] {
+        two.hold_a(version);
+        two.unfold(false).unwrap();
+    }
+    fs::write(two.place().join("b"), "edited").unwrap();
+    let stage = Stage::of(&two.library, &name(), &two.library.share.place(&name()).unwrap());
+    let old = fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path());
+    let old: Vec<_> = old.filter(|path| path.is_dir()).collect();
+    assert_eq!(old.len(), 3);
+    for (n, old) in old.iter().enumerate() {
+        fs::rename(old, old.with_file_name(format!("old-{n:032}"))).unwrap();
+    }
+    assert!(!stage.sweep(), "nothing is left");
+    assert_eq!(two.seen(), tree(&[("a", "4"), ("b", "edited")]));
+}
+
 /// Its place is on another disk, and the process ended before it removed what it had replaced there.
 #[test]
 fn replaced_folder_beside_its_place_goes_after_a_restart_and_with_its_set() {

@@ -98,7 +98,7 @@ fn take_over(old: &Path, new: &Path, change: Option<bool>) {
     let mode = match change {
         Some(true) => mode | (mode & 0o444) >> 2,
         Some(false) => mode & !0o111,
-        None if of.is_dir() => mode | 0o700,
+        None if of.is_dir() => of.mode() & 0o7777 | 0o700, // setgid and sticky too
         None => mode,
     };
     drop(fs::set_permissions(new, Permissions::from_mode(mode)));

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     io,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -121,8 +121,14 @@ pub(crate) fn sync_folder(folder: &Path) {
     }
 }
 
+/// Whether both are names of one file. Blocking.
+fn is_one_file(a: &Path, b: &Path) -> bool {
+    let id = |path: &Path| path.symlink_metadata().map(|found| (found.dev(), found.ino())).ok();
+    id(a).is_some() && id(a) == id(b)
+}
+
 /// Moves the file `from`, which is not to be lost, to `to`, or to a name with `.kept` and a number behind it where that is
-/// taken; returns which. Blocking.
+/// taken by another file; returns which. Blocking.
 pub(crate) fn keep_at(from: &Path, to: &Path) -> io::Result<PathBuf> {
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
     let name = |n: u32| {
@@ -137,6 +143,7 @@ pub(crate) fn keep_at(from: &Path, to: &Path) -> io::Result<PathBuf> {
     for to in (0..NAMES_MAX).map(name) {
         match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(to),
+            Err(Errno::EXIST) if is_one_file(from, &to) => return fs::remove_file(from).map(|()| to),
             Err(Errno::EXIST) => {}
             Err(error) if no_follow::is_unknown(error) && to.symlink_metadata().is_ok() => {}
             Err(error) if no_follow::is_unknown(error) => return fs::rename(from, &to).map(|()| to),

@@ -351,23 +351,29 @@ fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_
     assert_eq!(home.read("a.txt"), b"third\n");
 }
 
-/// As a service with a /tmp of its own.
+/// As a service has with a /tmp of its own, and no home.
+const MOUNTS: &str = r#"mount -t tmpfs none tmp && mkdir tmp/both && mount -t tmpfs none home && exec "$@""#;
+
 #[test]
-fn what_the_running_peer_stores_in_a_place_of_its_own_is_not_said_to_be_here() {
+fn running_peer_refuses_paths_at_which_it_sees_folders_of_its_own() {
     let (_indexers, origin, reader) = two_homes();
     let _sharing = origin.share_file("f", "one");
-    std::fs::create_dir(reader.path("tmp")).unwrap();
+    reader.write_all([("tmp/both/mine", "mine"), ("home/me/mine", "mine")]);
     let serve = reader.command(["serve"]);
     let mut inside = Command::new("unshare");
-    inside.args(["-rm", "sh", "-c", r#"mount -t tmpfs none tmp && exec "$@""#, "sh"]);
+    inside.args(["-rm", "sh", "-c", MOUNTS, "sh"]);
     inside.arg(serve.get_program()).args(serve.get_args());
     reader.settle(&mut inside);
     let mut serving = Running::start(inside);
     serving.err_line("serving on ");
-    for out in ["tmp/f", "tmp/new/"] {
+    for out in ["tmp/f", "tmp/new/", "tmp/both"] {
         let ended = reader.run(&["get", "f", "-o", &reader.text(out)]);
-        ended.failed_with(3, &["carried this out, and there is no", "get NAME -o -"]);
+        ended.failed_with(3, &["sees another folder at", "get NAME -o -"]);
+        assert!(ended.out.is_empty(), "{out}");
     }
+    let share = |path: &str| reader.run(&["share", &reader.text(path)]);
+    share("tmp/both/mine").failed_with(3, &["sees another folder at", "share -"]);
+    share("home/me/mine").failed_with(3, &["cannot see", "share -"]);
     reader.done(&["get", "f", "-o", &reader.text("here")]);
     assert_eq!(reader.read("here"), b"one");
 }
