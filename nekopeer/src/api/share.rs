@@ -193,11 +193,13 @@ impl Api for Share {
     }
 
     fn check_paths(&self) -> Result<(), Failure> {
-        let missing = |path: &LocalPath| Some((path.0.clone(), path.0.symlink_metadata().err()?));
-        match self.paths.iter().find_map(missing) {
-            Some((path, source)) => Err(Failure::of(&PublishError::Unreadable { path, source })),
-            None => Ok(()),
-        }
+        let missing = |path: &LocalPath| {
+            let (path, source) = (path.0.clone(), path.0.symlink_metadata().err()?);
+            Some(Failure::of(&PublishError::Unreadable { path, source }))
+        };
+        let missing: Vec<Failure> = self.paths.iter().filter_map(missing).collect();
+        let message = missing.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ");
+        missing.into_iter().next().map_or(Ok(()), |first| Err(Failure { message, ..first }))
     }
 }
 

@@ -71,6 +71,8 @@ fn trace_without_an_answer_says_nothing_of_who_shares() {
 fn paths_that_cannot_be_are_told_first_and_leave_nothing_behind() {
     let home = Home::with(&["--discover", "127.0.0.1:0", "--no-discovery"]);
     home.run(&["share", "missing"]).failed_with(3, &["cannot read", "missing: No such file"]);
+    let each = ["missing: No such file", "gone: No such file"];
+    home.run(&["share", "missing", "a", "gone"]).failed_with(3, &each);
     home.run(&["get", "f", "-o", "none/f"]).failed_with(3, &["none is no folder: make it"]);
     assert!(!home.path(".neko").exists());
 }
