@@ -77,6 +77,18 @@ fn download_in_the_background_returns_at_once_and_its_end_is_told() {
 }
 
 #[test]
+fn total_of_a_folder_is_that_of_all_its_files_from_the_first_on() {
+    let (_indexers, origin, reader) = two_homes();
+    for n in 0..200 {
+        origin.write(&format!("many/{n}"), bytes(n, 10_000));
+    }
+    let _sharing = origin.share(&["many"]);
+    let mut serving = reader.serve(&["--limit-down", "20KB"]);
+    let _getting = reader.start(&["get", "many/"]);
+    assert_eq!(moving(&reader, &mut serving)["total_bytes"], 200 * 10_000);
+}
+
+#[test]
 fn jobs_in_the_background_are_bounded_and_end_with_the_peer() {
     let (_indexers, origin, reader) = two_homes();
     let names: Vec<String> = (0..17).map(|n| format!("{n}.bin")).collect();

@@ -63,6 +63,8 @@ pub(crate) struct Downloads {
     names: Vec<FileName>,
     /// What was found of some of them.
     known: HashMap<FileName, Answer>,
+    /// All of them were, so that the bytes of all are in the total of `progress`.
+    is_total_known: bool,
     /// How many of them are looked for next.
     at_once: usize,
     options: DownloadOptions,
@@ -104,10 +106,14 @@ impl Downloads {
         let mut seen = HashSet::with_capacity(names.len());
         let mut names: Vec<FileName> = names.iter().filter(|name| seen.insert(*name)).cloned().collect();
         names.reverse();
+        let size = |found: &Answer| found.candidates.first().map_or(0, |found| found.record.size);
+        let bytes: Option<u64> = names.iter().map(|name| known.get(name).map(size)).sum();
+        progress.set_total(progress.done() + bytes.unwrap_or(0));
         Self {
             downloader: Arc::clone(downloader),
             names,
             known,
+            is_total_known: bytes.is_some(),
             at_once: NAMES_AT_FIRST,
             options: options.clone(),
             progress: Arc::clone(progress),
@@ -199,8 +205,10 @@ impl Downloads {
                 Err(error) => self.ended(&name, Err(error)),
             }
         }
-        let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
-        self.progress.set_total(self.progress.total() + bytes);
+        if !self.is_total_known {
+            let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
+            self.progress.set_total(self.progress.total() + bytes);
+        }
         let (small, large) = self.look_at_places(targets).await;
         let (streams, mut late) = (std::mem::take(&mut self.streams), std::mem::take(&mut self.late));
         let fetching = self.fetch_small(small, streams, &mut late);
