@@ -41,7 +41,7 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// Starts this number of indexers, as users get them, with a file registered at each, and clients at the first.
-    pub(crate) async fn start(deployment: &Deployment, indexers: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn start(deployment: &Deployment, indexers: usize) -> Result<Self> {
         let deployment = Deployment { by_default: true, ..deployment.clone() };
         let net = Net::start(&deployment, &Graph::mesh(indexers), 1).await?;
         let askers = (0..CLIENTS).map(|_| Caller::new(net.peers(0))).collect();
@@ -61,13 +61,13 @@ impl Arena {
     }
 
     /// Registers a file at indexer `n`, whether or not it is listed there.
-    pub(crate) async fn register(&mut self, n: usize, name: &str) -> anyhow::Result<Target> {
+    pub(crate) async fn register(&mut self, n: usize, name: &str) -> Result<Target> {
         let mut targets = self.register_all(n, &[name.to_owned()]).await?;
         targets.pop().context("a file that is registered")
     }
 
     /// Registers files of one peer at indexer `n`, again when it was cut off, whether or not they are listed there.
-    pub(crate) async fn register_all(&mut self, n: usize, names: &[String]) -> anyhow::Result<Vec<Target>> {
+    pub(crate) async fn register_all(&mut self, n: usize, names: &[String]) -> Result<Vec<Target>> {
         let (at, identity) = (self.net.peers(n), Identity::generate());
         let records: Vec<_> = names.iter().map(|name| sign_record(&identity, name).to_signed()).collect();
         let mut client = at.client(identity.clone()).await?;
@@ -94,13 +94,7 @@ impl Arena {
         Ok(targets)
     }
 
-    /// One more indexer, which calls the first its neighbor; a file is registered there.
-    pub(crate) async fn latecomer(&mut self, name: &str) -> anyhow::Result<Target> {
-        self.net.join().await?;
-        self.register(self.net.nodes.len() - 1, name).await
-    }
-
-    pub(crate) async fn found(&self, target: &Target, within: Duration) -> anyhow::Result<()> {
+    pub(crate) async fn found(&self, target: &Target, within: Duration) -> Result<()> {
         let look = async || {
             let (found, _) = self.load.askers[0].ask(target, Instant::now()).await;
             Ok((found != Found::Right).then(|| format!("it is not found: {target:?}")))
@@ -109,7 +103,7 @@ impl Arena {
     }
 
     /// Starts the peer that shares the files, at the last indexer; their names, the large one first.
-    pub(crate) async fn share(&mut self) -> anyhow::Result<Vec<String>> {
+    pub(crate) async fn share(&mut self) -> Result<Vec<String>> {
         let mut peer = self.net.peers(self.net.nodes.len() - 1).start("seeder").await?;
         let (shared, large) = (peer.dir.join(SHARED), peer.dir.join(LARGE));
         let names = tokio::task::spawn_blocking(move || {
@@ -158,7 +152,7 @@ pub(crate) fn file_at(n: usize) -> String {
 }
 
 /// Gets a file of the seeder that `reader` does not have yet, and compares all bytes; `Err`: what went wrong.
-pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> anyhow::Result<()> {
+pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> Result<()> {
     let request = Request::Download { names: vec![name.to_owned()], at_s: 0.0 };
     let downloads: Downloads = reader.call(&request).await?;
     ensure!(downloads.failed.is_empty(), "{}", downloads.failed.join("; "));

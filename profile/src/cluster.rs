@@ -30,7 +30,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts the indexers of `scenario`, waits for their links, and registers the files.
-    pub async fn start(scenario: &Query, deployment: &Deployment) -> anyhow::Result<Self> {
+    pub async fn start(scenario: &Query, deployment: &Deployment) -> Result<Self> {
         let graph = scenario.graph()?;
         let identities: Vec<Identity> =
             (0..scenario.indexers).map(|n| identity(scenario.load.seed, n)).collect();
@@ -43,7 +43,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    async fn fill(&mut self, identities: Vec<Identity>) -> anyhow::Result<()> {
+    async fn fill(&mut self, identities: Vec<Identity>) -> Result<()> {
         for (n, identity) in identities.into_iter().enumerate() {
             self.peers.push(self.net.client(n, identity).await?);
         }
@@ -54,7 +54,7 @@ impl Cluster {
     }
 
     /// Waits until each indexer is linked, and knows of the files of all others what it will know.
-    async fn settled(&self) -> anyhow::Result<()> {
+    async fn settled(&self) -> Result<()> {
         let (files, peers) = (self.workload.records.len(), self.peers.len());
         for (n, peer) in self.peers.iter().enumerate() {
             let expected = self.expected(n, 1);

@@ -53,7 +53,7 @@ pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
 }
 
 /// Compares results `a` (before) and `b` (after), row by row: tables, and in words what is worse than the tolerance allows.
-pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<(String, Vec<String>)> {
+pub fn compare(a: &Value, b: &Value, rule: Rule) -> Result<(String, Vec<String>)> {
     for result in [a, b] {
         ensure!(result["interrupted"] != true, "an interrupted result cannot be compared");
     }
@@ -69,7 +69,9 @@ pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<(String, Vec<
             continue;
         };
         compared += 1;
-        compare_rows(old, new, rule, (&mut table, &mut worse))?;
+        let (of_rows, worse_rows) = compare_rows(old, new, rule);
+        table += &of_rows;
+        worse.extend(worse_rows);
     }
     for new in after.iter().filter(|new| before.iter().all(|old| identity(old) != identity(new))) {
         writeln!(table, "{}: not in the first result\n", identity(new))?;
@@ -80,13 +82,8 @@ pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<(String, Vec<
     Ok((table, worse))
 }
 
-fn compare_rows(
-    old: &Row,
-    new: &Row,
-    rule: Rule,
-    (table, worse): (&mut String, &mut Vec<String>),
-) -> anyhow::Result<()> {
-    let name = identity(old);
+fn compare_rows(old: &Row, new: &Row, rule: Rule) -> (String, Vec<String>) {
+    let (name, mut worse) = (identity(old), Vec::new());
     let mut lines = vec![["", "before", "after", "ratio", ""].map(str::to_owned).to_vec()];
     for (key, better) in compared() {
         let (Some(before), Some(after)) = (figure(old, key, rule), figure(new, key, rule)) else {
@@ -103,12 +100,10 @@ fn compare_rows(
         let [was, is] = [before, after].map(|figure| format!("{figure:.3}"));
         lines.push(vec![key.to_owned(), was, is, format!("{ratio:.2} x"), mark]);
         if is_worse {
-            let change = format!("{key} went from {before:.3} to {after:.3} ({ratio:.2} x)");
-            worse.push(format!("{name}: {change}"));
+            worse.push(format!("{name}: {key} went from {before:.3} to {after:.3} ({ratio:.2} x)"));
         }
     }
-    writeln!(table, "{name}\n\n{}\n", aligned(&lines))?;
-    Ok(())
+    (format!("{name}\n\n{}\n\n", aligned(&lines)), worse)
 }
 
 fn figure(row: &Row, key: &str, rule: Rule) -> Option<f64> {
@@ -123,7 +118,7 @@ fn figure(row: &Row, key: &str, rule: Rule) -> Option<f64> {
 }
 
 /// The rows of a result: itself, or those listed in it.
-fn rows(result: &Value) -> anyhow::Result<Vec<Row>> {
+fn rows(result: &Value) -> Result<Vec<Row>> {
     let rows = result
         .get("rows")
         .map_or(Some(std::slice::from_ref(result)), |rows| rows.as_array().map(|all| &all[..]));

@@ -2,8 +2,6 @@
 
 pub(crate) mod echo;
 
-use std::time::Instant;
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -42,7 +40,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    pub(crate) async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
+    pub(crate) async fn measure(deployment: &Deployment) -> Result<Self> {
         let raw = raw(deployment).await.context("cannot measure a round trip of raw TCP")?;
         let call = call(deployment, deployment.security).await.context("cannot measure an echo call")?;
         Ok(Self { raw, call })
@@ -60,7 +58,7 @@ impl Floor {
 }
 
 /// Raw TCP: the bytes go to where the indexers run, and back.
-pub(crate) async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
+pub(crate) async fn raw(deployment: &Deployment) -> Result<Figures> {
     let ask = |addr: SocketAddr| async move {
         let mut stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
@@ -81,10 +79,10 @@ async fn with_echo<T, F>(
     deployment: &Deployment,
     calls: Option<Security>,
     work: impl FnOnce(SocketAddr) -> F,
-) -> anyhow::Result<T>
+) -> Result<T>
 where
     T: Send + 'static,
-    F: Future<Output = anyhow::Result<T>> + Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
 {
     if deployment.layout == Layout::Processes {
         let security = calls.unwrap_or(deployment.security);
@@ -99,7 +97,7 @@ where
     tokio::spawn(work(server.addr)).await?
 }
 
-pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
+pub(crate) async fn call(deployment: &Deployment, security: Security) -> Result<Figures> {
     let ask = move |addr| async move {
         let client = echo::Pinger::connect(addr, security).await?;
         Ok(trips!({ client.echo().await? }))
@@ -108,11 +106,7 @@ pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow:
 }
 
 /// Echo calls a second over one connection, with `depth` of them in flight.
-pub(crate) async fn calls_per_s(
-    deployment: &Deployment,
-    security: Security,
-    depth: usize,
-) -> anyhow::Result<f64> {
+pub(crate) async fn calls_per_s(deployment: &Deployment, security: Security, depth: usize) -> Result<f64> {
     let ask = move |addr| async move {
         let client = echo::Pinger::connect(addr, security).await?;
         let began = Instant::now();
@@ -125,12 +119,11 @@ pub(crate) async fn calls_per_s(
 
 /// The raw round trip between two threads that block, without any runtime, on these cores: what the
 /// system alone costs.
-pub(crate) fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
+pub(crate) fn blocking(cores: [usize; 2]) -> Result<Figures> {
     on_own_thread(|| ask_blocking(cores))?
 }
 
-fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Figures> {
-    use std::io::{Read, Write};
+fn ask_blocking([here, there]: [usize; 2]) -> Result<Figures> {
     let listener = std::net::TcpListener::bind(ANY_PORT)?;
     let addr = listener.local_addr()?;
     let echo = std::thread::spawn(move || {
@@ -152,6 +145,6 @@ fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Figures> {
         stream.read_exact(&mut message)?;
     });
     drop(stream);
-    echo.join().map_err(|_| anyhow::anyhow!("the echo panicked"))??;
+    echo.join().map_err(|_| anyhow!("the echo panicked"))??;
     Ok(figures)
 }

@@ -125,7 +125,7 @@ impl Search<'_> {
     fn connections(&mut self, insecure: bool, most_kib: f64) -> Result<(), Fault> {
         let connections = self.options.connections;
         let options = Connections { connections, active: connections.div_ceil(100), lookups: 200 };
-        let report = self.on_threads(&apart(insecure), async |deployment| options.run(&deployment).await)?;
+        let report = self.report(&options, insecure)?;
         let (flag, name) = if insecure { (" --insecure", "plain TCP") } else { ("", "TLS") };
         let command = format!("profile connections -n {connections}{flag}");
         let (opened, kib) = (report.facts.get("connections"), report.facts.get("bytes_each_after") / 1024.0);
@@ -142,7 +142,7 @@ impl Search<'_> {
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..LOOKUP_ROUNDS {
             for (insecure, rates) in [true, false].into_iter().zip(&mut rates) {
-                rates.push(self.measure_index(&options, insecure)?.of("hits, 64 in flight", "per_s"));
+                rates.push(self.report(&options, insecure)?.of("hits, 64 in flight", "per_s"));
             }
         }
         let [plain, tls] = rates.map(median);
@@ -153,7 +153,7 @@ impl Search<'_> {
     }
 
     fn index(&mut self) -> Result<(), Fault> {
-        let report = self.measure_index(&self.index_options(), true)?;
+        let report = self.report(&self.index_options(), true)?;
         let Goals { names, leave, .. } = self.options;
         let mut add = |what: &str, scenario: &str, key, bound| {
             self.add(what, report.of(scenario, key), bound, "profile index --insecure");
@@ -186,8 +186,10 @@ impl Search<'_> {
         Index { names, depths, batches, leave, lookups: requests * 16, seed: 1 }
     }
 
-    fn measure_index(&self, options: &Index, insecure: bool) -> Result<Report, Fault> {
-        self.on_threads(&apart(insecure), async |deployment| options.run(&deployment).await)
+    /// That of one indexer in a process of its own.
+    fn report(&self, options: &impl Scenario, insecure: bool) -> Result<Report, Fault> {
+        let apart = setup(Layout::Processes, Routing::Summary, insecure);
+        self.on_threads(&apart, async |deployment| options.run(&deployment).await)
     }
 
     fn scenario(&self, indexers: usize, clients: usize, ttl_hops: u8) -> Query {
@@ -244,10 +246,6 @@ impl Search<'_> {
     fn add(&mut self, what: impl Into<String>, measured: f64, bound: Bound, command: &str) {
         self.goals.push(Goal::new(what, bound, measured, command));
     }
-}
-
-fn apart(insecure: bool) -> Setup {
-    setup(Layout::Processes, Routing::Summary, insecure)
 }
 
 fn setup(layout: Layout, routing: Routing, insecure: bool) -> Setup {

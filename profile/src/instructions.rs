@@ -6,8 +6,6 @@
 
 pub mod hot;
 
-use std::process::Stdio;
-
 use crate::compare::tolerance;
 use crate::outcome::{Begin, Fault, Outcome, print};
 use crate::prelude::*;
@@ -81,7 +79,7 @@ pub struct Counts {
 }
 
 /// Counts the instructions of every hot function, in processes of this program under valgrind.
-fn count_all() -> anyhow::Result<Counts> {
+fn count_all() -> Result<Counts> {
     ensure!(
         !cfg!(debug_assertions),
         "the recorded numbers are of release builds: run it with `cargo run --profile dist`"
@@ -96,7 +94,7 @@ fn count_all() -> anyhow::Result<Counts> {
 }
 
 /// Instructions of a whole process that runs `hot` `times` times.
-fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
+fn count(hot: Hot, times: u32) -> Result<u64> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]).arg(program);
@@ -118,7 +116,7 @@ pub fn parse_count(said: &str) -> Option<u64> {
 
 /// Compares `counted` with what is `recorded`, each function within the share `tolerance`: a table, and in
 /// words what is off, which is more instructions than recorded, or nothing recorded.
-pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Result<(String, Vec<String>)> {
+pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> Result<(String, Vec<String>)> {
     if recorded.arch != counted.arch {
         bail!("the recorded numbers are of {}, this machine is {}", recorded.arch, counted.arch);
     }

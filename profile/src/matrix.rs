@@ -26,14 +26,10 @@ pub(crate) struct Matrix {
 
 impl Matrix {
     fn queries(&self) -> [Query; ROWS.len()] {
-        let query = |(indexers, clients, ttl_hops)| Query {
-            indexers,
-            clients,
-            ttl_hops,
-            load: self.load.clone(),
-            ..defaults()
-        };
-        ROWS.map(query)
+        ROWS.map(|(indexers, clients, ttl_hops)| {
+            let load = self.load.clone();
+            Query { indexers, clients, ttl_hops, load, ..defaults() }
+        })
     }
 }
 
@@ -41,7 +37,7 @@ impl Scenario for Matrix {
     type How = Setup;
     type Target = Drawn;
 
-    fn check(&self, _how: &Setup) -> anyhow::Result<()> {
+    fn check(&self, _how: &Setup) -> Result<()> {
         self.queries().iter().try_for_each(|query| query.graph().map(drop))
     }
 

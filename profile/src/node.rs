@@ -7,7 +7,6 @@ pub mod reader;
 pub(crate) mod serve;
 pub mod usage;
 
-use std::num::NonZeroUsize;
 use std::sync::{MutexGuard, PoisonError};
 
 use nekopeer::{Config, Peer};
@@ -36,14 +35,14 @@ pub struct Private {
     pub(crate) secret: String,
 }
 
-pub(crate) fn network(of: Option<&Private>) -> anyhow::Result<(NetworkName, Access)> {
+pub(crate) fn network(of: Option<&Private>) -> Result<(NetworkName, Access)> {
     let Some(Private { name, secret }) = of else { return Ok(Default::default()) };
     let secret = Some(NetworkSecret::new(secret.as_bytes())?);
     Ok((NetworkName::try_from(name.clone())?, Access { secret, ..Access::default() }))
 }
 
 /// Starts a peer; returns when it has tried its indexers.
-pub(crate) async fn start_peer(config: Config) -> anyhow::Result<PeerHandle> {
+pub(crate) async fn start_peer(config: Config) -> Result<PeerHandle> {
     let peer = Peer::spawn(config).await?;
     peer.indexers_tried().await;
     Ok(peer)

@@ -51,8 +51,8 @@ impl Outcome {
     }
 }
 
-pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{}", text.trim_end()).context("cannot write to stdout")
+pub(crate) fn print(text: &str) -> Result<()> {
+    writeln!(io::stdout(), "{}", text.trim_end()).context("cannot write to stdout")
 }
 
 impl Fault {

@@ -1,20 +1,21 @@
 //! What most files use of other crates.
 
 pub(crate) use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    fs, io,
-    io::Write,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fs::{self, File},
+    hint::black_box,
+    io::{self, Read, Write},
     net::SocketAddr,
-    num::NonZeroU64,
-    ops::Range,
+    num::{NonZeroU64, NonZeroUsize},
+    ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
-    process::Command,
-    sync::{Arc, Mutex},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, OnceLock},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-pub(crate) use anyhow::{Context, anyhow, bail, ensure};
+pub(crate) use anyhow::{Context, Result, anyhow, bail, ensure};
 pub(crate) use clap::{Args, ValueEnum};
 pub(crate) use futures::{StreamExt, TryStreamExt, stream};
 pub(crate) use nekoindexer::{ProbeCounts, Routing};
@@ -26,12 +27,13 @@ pub(crate) use nekoproto::{
     transport::{Security, call_until},
 };
 pub(crate) use rand::{RngExt, SeedableRng, rngs::StdRng};
-pub(crate) use serde::{Deserialize, Serialize};
+pub(crate) use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub(crate) use serde_json::{Value, json};
 pub(crate) use tarpc::context;
-pub(crate) use testkit::network::ANY_PORT;
+pub(crate) use testkit::{lan::Namespace, network::ANY_PORT};
 pub(crate) use tokio::{
     runtime::Handle,
+    sync::{mpsc, oneshot},
     task::JoinHandle,
     time::{interval, sleep, sleep_until, timeout},
 };

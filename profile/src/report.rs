@@ -197,11 +197,9 @@ pub(crate) fn mib(count: u64) -> f64 {
 }
 
 /// What there is any of, in words.
-pub(crate) fn some_of(
-    counts: impl IntoIterator<Item = (usize, &'static str)>,
-) -> impl Iterator<Item = String> {
+pub(crate) fn some_of(counts: impl IntoIterator<Item = (usize, &'static str)>) -> Vec<String> {
     let some = counts.into_iter().filter(|(count, _)| *count > 0);
-    some.map(|(count, what)| format!("{count} {what}"))
+    some.map(|(count, what)| format!("{count} {what}")).collect()
 }
 
 /// The median of `figures`: of an even number the upper one; of none, not a number.

@@ -7,17 +7,14 @@ pub mod pacer;
 pub mod samples;
 pub mod watch;
 
-use std::sync::OnceLock;
-use std::time::Instant;
-
 use futures::{future::try_join_all, stream::FuturesUnordered};
 use nekoproto::limits::QUERY_DEADLINE_DEFAULT;
-use tokio::sync::{Barrier, mpsc};
+use tokio::sync::Barrier;
 
 use self::pacer::Pacer;
 use self::samples::{Failure, Sample, Samples};
 use crate::cluster::{Cluster, request};
-use crate::plan::workload::{Ask, Draw, Expected, Workload};
+use crate::plan::workload::{Ask, Draw, Expected};
 use crate::prelude::*;
 use crate::{cluster::client::Client, plan::query::Query};
 
@@ -27,10 +24,8 @@ pub use watch::Watch;
 /// due beyond it are sent later, which counts in their times.
 const UNDER_WAY_MAX: usize = 10_000;
 
-pub struct Clients(Vec<Asking>);
-
 /// Connects the clients of `scenario`, each to its indexer.
-pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
+pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) -> Result<Vec<Asking>> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
         .collect();
@@ -40,7 +35,6 @@ pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) ->
         let asker = Asker {
             number: u32::try_from(n)?,
             client: cluster.net.client(at, Identity::generate()).await?,
-            workload: Arc::clone(&cluster.workload),
             expected: Arc::clone(&expected[at]),
             ttl_hops: scenario.ttl_hops,
             watch: Arc::clone(watch),
@@ -48,13 +42,13 @@ pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) ->
         let runtime = cluster.net.deployment.client_runtime(at);
         clients.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new(), runtime });
     }
-    Ok(Clients(clients))
+    Ok(clients)
 }
 
 /// Runs `scenario` with its clients. When it is stopped early, requests under way are still awaited.
-pub async fn run(scenario: &Query, clients: Clients, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
+pub async fn run(scenario: &Query, clients: Vec<Asking>, watch: &Arc<Watch>) -> Result<Samples> {
     watch.begin();
-    let (mut clients, _) = closed_loop(clients.0, scenario.load.warm_up).await?;
+    let (mut clients, _) = closed_loop(clients, scenario.load.warm_up).await?;
     let warm_up = clients.iter_mut().flat_map(|client| std::mem::take(&mut client.samples)).collect();
     watch.begin();
     let (clients, wall) = match scenario.load.rate {
@@ -66,7 +60,7 @@ pub async fn run(scenario: &Query, clients: Clients, watch: &Arc<Watch>) -> anyh
 }
 
 /// One client, what it is about to ask, and what came of it.
-struct Asking {
+pub struct Asking {
     asker: Asker,
     draw: Draw,
     samples: Vec<Sample>,
@@ -77,7 +71,6 @@ struct Asking {
 struct Asker {
     number: u32,
     client: Client,
-    workload: Arc<Workload>,
     expected: Arc<Expected>,
     ttl_hops: u8,
     watch: Arc<Watch>,
@@ -87,7 +80,7 @@ impl Asker {
     /// Asks once. With a rate to keep, `due` is when that was meant to happen: the time of the answer
     /// and its deadline count from then. Times in the sample count from `began`.
     async fn ask(&self, ask: Ask, began: Instant, due: Option<Instant>) -> Sample {
-        let request = request(self.workload.name(ask), self.ttl_hops);
+        let request = request(self.expected.workload.name(ask), self.ttl_hops);
         let sent = Instant::now();
         let meant = due.unwrap_or(sent);
         let context = call_until(meant + QUERY_DEADLINE_DEFAULT);
@@ -139,7 +132,7 @@ impl Asking {
 }
 
 /// Each client waits for its answer before it asks again. Returns how long that took.
-async fn closed_loop(clients: Vec<Asking>, requests: usize) -> anyhow::Result<(Vec<Asking>, Duration)> {
+async fn closed_loop(clients: Vec<Asking>, requests: usize) -> Result<(Vec<Asking>, Duration)> {
     let together = Arc::new(Barrier::new(clients.len()));
     let start = Arc::new(OnceLock::new());
     let work = |mut client: Asking| {
@@ -161,7 +154,7 @@ async fn open_loop(
     scenario: &Query,
     rate: f64,
     watch: &Arc<Watch>,
-) -> anyhow::Result<(Vec<Asking>, Duration)> {
+) -> Result<(Vec<Asking>, Duration)> {
     let (senders, receivers): (Vec<_>, Vec<_>) = clients.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let began = Instant::now();
     let pacer = Pacer { rate, requests: scenario.requests_of_all(), began };
@@ -174,13 +167,13 @@ async fn open_loop(
     };
     let ended = all(clients.into_iter().zip(receivers).map(work)).await;
     // It ends by itself: it has told of all requests, or has nobody to tell any more.
-    pacing.join().map_err(|_| anyhow::anyhow!("the pacer panicked"))?;
+    pacing.join().map_err(|_| anyhow!("the pacer panicked"))?;
     ended
 }
 
 /// Runs every client as a task of its own, where it belongs; returns them in order, and the longest of
 /// their times.
-async fn all<F>(work: impl Iterator<Item = (Handle, F)>) -> anyhow::Result<(Vec<Asking>, Duration)>
+async fn all<F>(work: impl Iterator<Item = (Handle, F)>) -> Result<(Vec<Asking>, Duration)>
 where
     F: Future<Output = (Asking, Duration)> + Send + 'static,
 {

@@ -111,7 +111,7 @@ pub(crate) trait Scenario: clap::Args + Sync {
     const IS_TIMED: bool = true;
 
     /// The first thing that makes no sense is the error; nothing is there yet.
-    fn check(&self, _how: &Self::How) -> anyhow::Result<()> {
+    fn check(&self, _how: &Self::How) -> Result<()> {
         Ok(())
     }
 

@@ -42,8 +42,8 @@ pub enum Kind {
     Search,
 }
 
-/// What an answer was worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What an answer was worth; what is worse comes later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Found {
     /// Everything that is there, and nothing else.
     Right,
@@ -85,13 +85,13 @@ impl Target {
     }
 
     /// The files with `word` in their names, which are these.
-    pub(crate) fn searched(word: &str, held: Vec<(SignedRecord, Holder)>) -> anyhow::Result<Self> {
+    pub(crate) fn searched(word: &str, held: Vec<(SignedRecord, Holder)>) -> Result<Self> {
         let search = Search { terms: List::first_of([Term::new(word)?]), ..Search::default() };
         Ok(Self { ask: Question::Search(search), held, is_crowded: false })
     }
 
     /// The same by its name alone, where more share that than an answer holds, and as a ticket asks for it: of its origin.
-    pub(crate) fn among_many(self) -> anyhow::Result<[Self; 2]> {
+    pub(crate) fn among_many(self) -> Result<[Self; 2]> {
         let mut ticket = self.clone();
         if let (Question::Query { origin, .. }, [(record, _)]) = (&mut ticket.ask, &self.held[..]) {
             *origin = Some(IdDigits::try_from(record.unverified().origin.to_string())?);
@@ -118,21 +118,18 @@ impl Target {
                 other.origin == origin && other.name == *name
             };
             match hits.iter().find(is_it) {
-                None if complete || self.is_crowded => Found::Wrong,
-                None => Found::Incomplete,
                 Some(hit) if hit.record != *record => Found::Wrong,
                 Some(hit) if hit.at().iter().any(|other| other.node != holder.node) => Found::Wrong,
+                None => incomplete_or(Found::Wrong),
                 Some(hit) if hit.holders.is_empty() => incomplete_or(Found::Wrong),
                 Some(_) => incomplete_or(Found::Right),
             }
         };
-        let all = if self.held.is_empty() {
-            vec![if hits.iter().all(is_true) { incomplete_or(Found::Right) } else { Found::Wrong }]
-        } else {
-            self.held.iter().map(found).collect()
-        };
-        let worst = [Found::Wrong, Found::Incomplete].into_iter().find(|bad| all.contains(bad));
-        worst.unwrap_or(Found::Right)
+        match self.held.iter().map(found).max() {
+            Some(worst) => worst,
+            None if hits.iter().all(is_true) => incomplete_or(Found::Right),
+            None => Found::Wrong,
+        }
     }
 }
 
@@ -148,7 +145,7 @@ impl Caller {
         Self { at, client: tokio::sync::Mutex::default() }
     }
 
-    async fn client(&self) -> anyhow::Result<Arc<Client>> {
+    async fn client(&self) -> Result<Arc<Client>> {
         let mut client = self.client.lock().await;
         if let Some(client) = &*client {
             return Ok(Arc::clone(client));
@@ -169,7 +166,7 @@ impl Caller {
                     return (target.judge(&hits, complete), at);
                 }
                 Ok(Err(Refusal::Busy)) => {}
-                Err(RpcError::Server(error)) if error.kind == std::io::ErrorKind::WouldBlock => {}
+                Err(RpcError::Server(error)) if error.kind == io::ErrorKind::WouldBlock => {}
                 Ok(Err(_)) => return failed(),
                 Err(_) => {
                     *self.client.lock().await = None;

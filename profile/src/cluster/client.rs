@@ -28,7 +28,7 @@ impl Client {
         addr: SocketAddr,
         identity: Identity,
         security: Security,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let (network, access) = Default::default();
         let endpoint =
             Endpoint::new(EndpointConfig { identity, role: Role::Peer, network, security, access })?;
@@ -63,15 +63,15 @@ impl Client {
     }
 
     /// Registers at most a batch of records; all must be listed.
-    pub async fn register(&self, records: Vec<SignedRecord>) -> anyhow::Result<()> {
+    pub async fn register(&self, records: Vec<SignedRecord>) -> Result<()> {
         let request =
             RegisterRequest { records: Records::try_from(records)?, announce: false, partial: false };
         let reply = self.calls.register(context::current(), request).await??;
-        anyhow::ensure!(reply.unlisted.is_empty() && reply.newer.is_empty(), "not all records were listed");
+        ensure!(reply.unlisted.is_empty() && reply.newer.is_empty(), "not all records were listed");
         Ok(())
     }
 
-    pub(crate) async fn register_all(&self, records: &[SignedRecord]) -> anyhow::Result<()> {
+    pub(crate) async fn register_all(&self, records: &[SignedRecord]) -> Result<()> {
         for batch in records.chunks(BATCH_MAX) {
             self.register(batch.to_vec()).await?;
         }

@@ -1,7 +1,5 @@
 //! How nodes are run, as the command line says it: as tasks of this process, or as processes of their own, and on which threads.
 
-use std::num::NonZeroUsize;
-
 use clap::builder::RangedU64ValueParser;
 use nekoindexer::Config;
 use nekoindexer::daemon::{signals::Stop, threads::THREADS_DEFAULT};
@@ -68,7 +66,7 @@ impl Deployment {
         }
     }
 
-    pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
+    pub(crate) async fn process(&self, label: &str, role: Role) -> Result<Process> {
         Process::start(label.to_owned(), ANY_PORT, self.options(role), None).await
     }
 
@@ -80,7 +78,7 @@ impl Deployment {
 
 /// How an indexer of these `options` is made: as users get it, or with room for a million names of one peer, which may take
 /// a third of it.
-pub(crate) fn indexer_config(listen: SocketAddr, options: &Options) -> anyhow::Result<Config> {
+pub(crate) fn indexer_config(listen: SocketAddr, options: &Options) -> Result<Config> {
     let Role::Indexer { neighbors, flood, by_default } = &options.role else { bail!("it is no indexer") };
     let routing = if *flood { Routing::Flood } else { Routing::Summary };
     let neighbors = neighbors.iter().copied().map(Into::into).collect();

@@ -2,11 +2,8 @@
 //! the layout decides a measurement, and the floor must be laid out as the calls are. Where two threads that talk to
 //! each other are is not left to the system: on one core a message costs some microseconds, between two many more.
 
-use std::sync::OnceLock;
-
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::oneshot;
 
 use crate::prelude::*;
 use crate::report::option_name;
@@ -133,7 +130,6 @@ pub fn cores() -> usize {
 }
 
 /// Runs `work` on a thread of its own, which may be kept on a core without consequences for others.
-pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
-    thread::scope(|scope| scope.spawn(work).join())
-        .map_err(|_| anyhow::anyhow!("a measuring thread panicked"))
+pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    thread::scope(|scope| scope.spawn(work).join()).map_err(|_| anyhow!("a measuring thread panicked"))
 }

@@ -1,7 +1,6 @@
 //! The only place that starts nodes: indexers, each with the addresses of its neighbors, peers at them, and clients.
 
 use nekoindexer::{Indexer, IndexerHandle};
-use testkit::lan::Namespace;
 use testkit::network::kept_port;
 use tokio::net::TcpSocket;
 
@@ -47,7 +46,7 @@ pub(crate) struct Place {
 
 impl Net {
     /// Starts an indexer at each place of `graph`, of which the first `doors` answer over HTTP; returns when all listen.
-    pub(crate) async fn start(on: &Deployment, graph: &Graph, doors: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn start(on: &Deployment, graph: &Graph, doors: usize) -> Result<Self> {
         let (_kept, places) = Self::places(on, graph, doors)?;
         Self::of(on, places).await
     }
@@ -58,7 +57,7 @@ impl Net {
         on: &Deployment,
         graph: &Graph,
         doors: usize,
-    ) -> anyhow::Result<(Vec<TcpSocket>, Vec<Place>)> {
+    ) -> Result<(Vec<TcpSocket>, Vec<Place>)> {
         let (kept, addrs): (Vec<_>, Vec<_>) = match on.port {
             0 => (0..graph.len()).map(|_| kept_port()).unzip(),
             first => {
@@ -67,7 +66,7 @@ impl Net {
                         first.checked_add(u16::try_from(n)?).context("there are no ports past 65535")?;
                     Ok(SocketAddr::new(ANY_PORT.ip(), port))
                 };
-                (Vec::new(), (0..graph.len()).map(at).collect::<anyhow::Result<_>>()?)
+                (Vec::new(), (0..graph.len()).map(at).collect::<Result<_>>()?)
             }
         };
         let place = |(n, listen): (usize, &SocketAddr)| {
@@ -78,7 +77,7 @@ impl Net {
         Ok((kept, addrs.iter().enumerate().map(place).collect()))
     }
 
-    pub(crate) async fn of(on: &Deployment, places: Vec<Place>) -> anyhow::Result<Self> {
+    pub(crate) async fn of(on: &Deployment, places: Vec<Place>) -> Result<Self> {
         let mut net = Self { deployment: on.clone(), nodes: Vec::new() };
         for place in places {
             net.nodes.push(net.node(place).await?);
@@ -86,11 +85,11 @@ impl Net {
         Ok(net)
     }
 
-    pub(crate) async fn single(on: &Deployment) -> anyhow::Result<Self> {
+    pub(crate) async fn single(on: &Deployment) -> Result<Self> {
         Self::start(on, &Graph::line(1), 0).await
     }
 
-    async fn node(&self, place: Place) -> anyhow::Result<Node> {
+    async fn node(&self, place: Place) -> Result<Node> {
         let (on, n, Place { label, listen, neighbors, http, host }) =
             (&self.deployment, self.nodes.len(), place);
         let (flood, by_default) = (on.routing == Routing::Flood, on.by_default);
@@ -106,12 +105,13 @@ impl Net {
         Ok(Node { addr, http, place: NodePlace::Here(Box::new(indexer)) })
     }
 
-    /// One more indexer, on a free port, which calls the first its neighbor.
-    pub(crate) async fn join(&mut self) -> anyhow::Result<()> {
-        let (label, neighbors) = (format!("indexer {}", self.nodes.len()), vec![self.addr(0)]);
-        let place = Place { label, listen: ANY_PORT, neighbors, http: None, host: None };
+    /// One more indexer, on a free port, which calls the first its neighbor; its number.
+    pub(crate) async fn join(&mut self) -> Result<usize> {
+        let (n, neighbors) = (self.nodes.len(), vec![self.addr(0)]);
+        let place =
+            Place { label: format!("indexer {n}"), listen: ANY_PORT, neighbors, http: None, host: None };
         self.nodes.push(self.node(place).await?);
-        Ok(())
+        Ok(n)
     }
 
     pub(crate) fn addr(&self, n: usize) -> SocketAddr {
@@ -126,7 +126,7 @@ impl Net {
         self.nodes.iter().map(|node| node.addr).collect()
     }
 
-    pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
+    pub async fn client(&self, n: usize, identity: Identity) -> Result<Client> {
         let at = self.peers(n);
         self.deployment.client_runtime(n).spawn(async move { at.client(identity).await }).await?
     }
@@ -135,7 +135,7 @@ impl Net {
         Peers { on: self.deployment.clone(), indexer: self.addr(n) }
     }
 
-    pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<ProbeCounts>> {
+    pub(crate) async fn counts(&mut self) -> Result<Vec<ProbeCounts>> {
         let mut counts = Vec::new();
         for node in &mut self.nodes {
             counts.push(node.probes().await?.0);
@@ -144,7 +144,7 @@ impl Net {
     }
 
     /// An error if an indexer has ended that nobody here killed.
-    pub(crate) fn all_run(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn all_run(&mut self) -> Result<()> {
         let ended = self.nodes.iter_mut().position(Node::has_ended);
         ended.map_or(Ok(()), |n| bail!("indexer {n} has ended by itself"))
     }
@@ -156,7 +156,7 @@ impl Net {
         }
     }
 
-    pub(crate) async fn revive(&mut self, n: usize) -> anyhow::Result<()> {
+    pub(crate) async fn revive(&mut self, n: usize) -> Result<()> {
         if let NodePlace::Apart(process) = &mut self.nodes[n].place {
             process.again().await.with_context(|| format!("indexer {n} does not start again"))?;
         }
@@ -185,15 +185,15 @@ impl Peers {
     }
 
     /// Connects one with this identity, on the runtime that this is called on.
-    pub(crate) async fn client(&self, identity: Identity) -> anyhow::Result<Client> {
+    pub(crate) async fn client(&self, identity: Identity) -> Result<Client> {
         Client::connect(ANY_PORT, self.indexer, identity, self.on.security).await
     }
 
-    pub(crate) async fn start(&self, label: &str) -> anyhow::Result<Process> {
+    pub(crate) async fn start(&self, label: &str) -> Result<Process> {
         self.start_as(label, self.options(label)).await
     }
 
-    pub(crate) async fn start_as(&self, label: &str, peer: PeerOptions) -> anyhow::Result<Process> {
+    pub(crate) async fn start_as(&self, label: &str, peer: PeerOptions) -> Result<Process> {
         self.on.process(label, Role::Peer(peer)).await
     }
 }
@@ -206,7 +206,7 @@ impl Node {
         }
     }
 
-    pub(crate) async fn probes(&mut self) -> anyhow::Result<Probes> {
+    pub(crate) async fn probes(&mut self) -> Result<Probes> {
         match &mut self.place {
             NodePlace::Here(indexer) => Ok((indexer.probes(), 0)),
             NodePlace::Apart(process) => process.tells(&Request::Probes).await,

@@ -54,7 +54,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Begins to send back raw bytes, or to answer calls with this security, on the runtime that this is called on.
-    pub(crate) async fn start(calls: Option<Security>) -> anyhow::Result<Self> {
+    pub(crate) async fn start(calls: Option<Security>) -> Result<Self> {
         let stop = CancellationToken::new();
         let Some(security) = calls else {
             let listener = TcpListener::bind(ANY_PORT).await?;
@@ -79,16 +79,16 @@ pub(crate) struct Pinger {
 }
 
 impl Pinger {
-    pub(crate) async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
+    pub(crate) async fn connect(addr: SocketAddr, security: Security) -> Result<Self> {
         let connection = endpoint(CLIENT, Role::Peer, security).dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);
         Ok(Self { calls, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) })
     }
 
     /// One call; the same must come back.
-    pub(crate) async fn echo(&self) -> anyhow::Result<()> {
+    pub(crate) async fn echo(&self) -> Result<()> {
         let returned = self.calls.echo(patient(), PAYLOAD).await?;
-        anyhow::ensure!(returned == PAYLOAD, "the echo returned other bytes");
+        ensure!(returned == PAYLOAD, "the echo returned other bytes");
         Ok(())
     }
 }

@@ -1,8 +1,5 @@
 //! The functions that every query, or every route probe, goes through.
 
-use std::hint::black_box;
-use std::time::Instant;
-
 use nekoindexer::state::holders::Listed;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::probe::plan;
@@ -12,7 +9,6 @@ use nekoindexer::state::{
 };
 use nekoproto::probe::ProbeRequest;
 use nekoproto::{Covered, QueryRequest, Via, codec};
-use serde::de::DeserializeOwned;
 use testkit::values::name;
 
 use crate::plan::workload::sign_record;
@@ -99,7 +95,7 @@ impl Bench {
 }
 
 /// Runs `hot` `times` times, within a runtime.
-pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
+pub fn run(hot: Hot, times: u32) -> Result<()> {
     let bench = Bench::new();
     let rounds = 0..usize::try_from(times)?;
     match hot {
@@ -138,7 +134,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
             for n in rounds {
                 let state = &bench.inside.state;
                 let (share, local) = state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)?;
-                anyhow::ensure!(share == ANSWERS, "not an answer");
+                ensure!(share == ANSWERS, "not an answer");
                 drop(black_box(Merge::new(local).finish()));
             }
         }
@@ -155,7 +151,7 @@ fn look_up(bench: &Bench, name: &FileName) {
     drop(black_box(bench.inside.state.index.lookup(black_box(name), bench.now)));
 }
 
-fn decode<T: Serialize + DeserializeOwned>(rounds: Range<usize>, value: &T) -> anyhow::Result<()> {
+fn decode<T: Serialize + DeserializeOwned>(rounds: Range<usize>, value: &T) -> Result<()> {
     let bytes = codec::encode(value)?;
     for _ in rounds {
         black_box(codec::decode::<T>(black_box(&bytes))?);
@@ -163,7 +159,7 @@ fn decode<T: Serialize + DeserializeOwned>(rounds: Range<usize>, value: &T) -> a
     Ok(())
 }
 
-fn encode<T: Serialize>(rounds: Range<usize>, value: &T) -> anyhow::Result<()> {
+fn encode<T: Serialize>(rounds: Range<usize>, value: &T) -> Result<()> {
     for _ in rounds {
         black_box(codec::encode(black_box(value))?);
     }

@@ -23,19 +23,19 @@ impl Http {
         Self { client: Client::builder(TokioExecutor::new()).build_http(), addr, token }
     }
 
-    pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
+    pub(crate) async fn text(&self, path: &str) -> Result<String> {
         self.ask(Method::GET, path, String::new()).await
     }
 
-    pub(crate) async fn json(&self, path: &str) -> anyhow::Result<Value> {
+    pub(crate) async fn json(&self, path: &str) -> Result<Value> {
         Ok(serde_json::from_str(&self.text(path).await?)?)
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
         Ok(serde_json::from_str(&self.ask(Method::POST, path, body.to_string()).await?)?)
     }
 
-    async fn ask(&self, method: Method, path: &str, body: String) -> anyhow::Result<String> {
+    async fn ask(&self, method: Method, path: &str, body: String) -> Result<String> {
         let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.addr));
         if !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");

@@ -1,9 +1,6 @@
 //! A process as whoever started it holds it: asked over its stdin, responding over its stdout.
 
-use std::{fs::File, process::Stdio};
-
-use serde::de::DeserializeOwned;
-use testkit::{lan::Namespace, network::kept_port_at};
+use testkit::network::kept_port_at;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpSocket;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -41,7 +38,7 @@ impl Process {
         mut listen: SocketAddr,
         mut options: Options,
         host: Option<Namespace>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let mut kept = Vec::new();
         if host.is_none() {
             for at in [Some(&mut listen), options.http.as_mut()].into_iter().flatten() {
@@ -76,33 +73,33 @@ impl Process {
     }
 
     /// Starts it again where it was.
-    pub(crate) async fn again(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn again(&mut self) -> Result<()> {
         let options = Options { http: self.http, ..self.options.clone() };
         *self = Self::start(self.label.clone(), self.addr, options, self.host.clone()).await?;
         Ok(())
     }
 
     /// Asks for something; [`response`](Self::response) then gives what came of it.
-    pub(crate) async fn ask(&mut self, request: &Request) -> anyhow::Result<()> {
+    pub(crate) async fn ask(&mut self, request: &Request) -> Result<()> {
         let line = serde_json::to_string(request)? + "\n";
         self.stdin.write_all(line.as_bytes()).await.with_context(|| format!("{} has ended", self.label))
     }
 
     /// What it responds to the last request; an error if it could not do it, or has ended.
-    pub(crate) async fn response<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+    pub(crate) async fn response<T: DeserializeOwned>(&mut self) -> Result<T> {
         let line = self.responses.next_line().await?;
         let line = line.with_context(|| format!("{} has ended", self.label))?;
         serde_json::from_str::<Response<T>>(&line)?.map_err(|why| anyhow!("{}: {why}", self.label))
     }
 
     /// Asks for something, and waits for what comes of it, however long that takes.
-    pub(crate) async fn call<T: DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
+    pub(crate) async fn call<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T> {
         self.ask(request).await?;
         self.response().await
     }
 
     /// Asks for what it knows without work. If it hangs it is killed, which is the error.
-    pub(crate) async fn tells<T: DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
+    pub(crate) async fn tells<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T> {
         self.tells_within(RESPONDS_WITHIN, request).await
     }
 
@@ -111,7 +108,7 @@ impl Process {
         &mut self,
         limit: Duration,
         request: &Request,
-    ) -> anyhow::Result<T> {
+    ) -> Result<T> {
         if let Ok(answer) = timeout(limit, self.call(request)).await {
             return answer;
         }
@@ -124,7 +121,7 @@ impl Process {
     }
 
     /// Lets it withdraw what it registered, and waits for its end. Its folder stays.
-    pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn end(&mut self) -> Result<()> {
         self.tells::<()>(&Request::End).await?;
         self.child.wait().await?;
         Ok(())

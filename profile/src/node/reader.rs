@@ -1,8 +1,6 @@
 //! What a reader does: its downloads, which begin at a given moment and are looked at while they go on, and what it is told of
 //! newer versions, noted as it comes and said when asked.
 
-use std::sync::PoisonError;
-
 use nekopeer::{Delivery, DownloadOptions, Downloaded, Event, Failure, Progress};
 use nekoproto::NameError;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
@@ -15,7 +13,7 @@ use crate::prelude::*;
 pub type Fetched = Result<Vec<Delivery>, String>;
 
 /// Waits until a newer version of a copy is in its place, verified. Who sent what of it is not known.
-pub async fn until_refreshed(mut news: Receiver<Event>) -> anyhow::Result<Downloads> {
+pub async fn until_refreshed(mut news: Receiver<Event>) -> Result<Downloads> {
     loop {
         if let Event::Refreshed { bytes_moved: bytes, .. } = news.recv().await? {
             let sent = Sent { source: String::new(), bytes, banned: false };
@@ -33,7 +31,7 @@ pub async fn fetch(peer: &PeerHandle, names: Vec<String>, at_s: f64) -> Result<D
         () = look(&progress, &moments) => Vec::new(), // never ends
     };
     let ended_s = now_s();
-    let mut moments = moments.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut moments = std::mem::take(&mut *locked(&moments));
     moments.push(moment(&progress));
     Ok(Downloads { ended_s, moments, ..summed(fetched) })
 }

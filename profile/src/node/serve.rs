@@ -11,7 +11,6 @@ use nekoindexer::daemon::{
 use nekoindexer::{Indexer, IndexerHandle};
 use nekopeer::{Config, OnStale};
 use testkit::rogue::{RogueError, corrupt::CorruptHolder};
-use tokio::sync::mpsc;
 
 use super::reader::{self, Follower};
 use super::usage::{Meter, Usage, cpu_s, now_s};
@@ -43,7 +42,7 @@ impl Serve {
 const ROGUE_NICE: i32 = 19;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
-fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
+fn run(listen: SocketAddr, options: &Options) -> Result<()> {
     if let Some((level, _)) = &options.log {
         logging::start(&LogArgs { log: Some(level.clone()), log_format: LogFormat::Human });
     }
@@ -68,10 +67,10 @@ fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
 }
 
 /// The requests, as they come; `gone` when stdin closes.
-fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedReceiver<Request>> {
+fn read_requests(gone: CancellationToken) -> io::Result<mpsc::UnboundedReceiver<Request>> {
     let (sender, requests) = mpsc::unbounded_channel();
     thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
             let Ok(request) = serde_json::from_str(&line) else { break };
             let is_last = request == Request::End;
             let _ = sender.send(request); // if nobody takes it the process is ending
@@ -88,10 +87,8 @@ enum Running {
     Indexer(Box<IndexerHandle>),
     Peer(Box<PeerHandle>, Meter, Option<Follower>),
     Rogue(JoinHandle<Result<(), RogueError>>),
-    /// What serves for as long as it is held.
-    Other {
-        _held: Box<dyn Any>,
-    },
+    #[expect(dead_code, reason = "it serves for as long as it is held")]
+    Other(Box<dyn Any>),
 }
 
 /// Whether it was told to end, or has said why it did not start; otherwise nobody is left to tell it.
@@ -99,7 +96,7 @@ async fn serve(
     listen: SocketAddr,
     options: &Options,
     mut requests: mpsc::UnboundedReceiver<Request>,
-) -> anyhow::Result<bool> {
+) -> Result<bool> {
     let mut running = match start(listen, options).await {
         Ok((running, started)) => {
             say(Ok(started))?;
@@ -127,29 +124,29 @@ async fn serve(
 }
 
 /// Starts it; who it is, and where it listens.
-async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running, Started)> {
+async fn start(listen: SocketAddr, options: &Options) -> Result<(Running, Started)> {
     let security = security(options.insecure);
     let (network, access) = network(options.network.as_ref())?;
-    let (held, node, addr): (Box<dyn Any>, _, _) = match &options.role {
+    match &options.role {
         Role::Indexer { .. } => {
             let indexer = Indexer::spawn(indexer_config(listen, options)?).await?;
             let started = (String::new(), indexer.local_addr(), indexer.http_addr());
-            return Ok((Running::Indexer(Box::new(indexer)), started));
+            Ok((Running::Indexer(Box::new(indexer)), started))
         }
         Role::Echo { raw } => {
             let server = echo::Server::start((!raw).then_some(security)).await?;
-            let addr = server.addr;
-            (Box::new(server), String::new(), addr)
+            let started = (String::new(), server.addr, None);
+            Ok((Running::Other(Box::new(server)), started))
         }
         Role::Corrupt(indexer, corruption) => {
             let corrupt = CorruptHolder::start(*indexer, options.insecure, corruption).await?;
             let Holder { node, addr, .. } = corrupt.holder;
-            (Box::new(corrupt), node.to_string(), addr)
+            Ok((Running::Other(Box::new(corrupt)), (node.to_string(), addr, None)))
         }
         Role::Rogue(order) => {
             let _ = rustix::process::nice(ROGUE_NICE); // refused, the figures are worse
             let attack = tokio::spawn(order.clone().carry_out());
-            return Ok((Running::Rogue(attack), (String::new(), listen, None)));
+            Ok((Running::Rogue(attack), (String::new(), listen, None)))
         }
         Role::Peer(PeerOptions { dir, indexers, cap_up, cap_down, refetches }) => {
             let meter = Meter::start()?;
@@ -168,13 +165,12 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             let peer = start_peer(config).await?;
             let addr = peer.local_addr().context("a peer does not listen")?;
             let node = peer.node().to_string();
-            return Ok((Running::Peer(Box::new(peer), meter, None), (node, addr, None)));
+            Ok((Running::Peer(Box::new(peer), meter, None), (node, addr, None)))
         }
-    };
-    Ok((Running::Other { _held: held }, (node, addr, None)))
+    }
 }
 
-async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> {
+async fn obey(running: &mut Running, request: Request) -> Result<Value> {
     let (peer, meter, follower) = match running {
         Running::Peer(peer, meter, follower) => (peer, meter, follower),
         Running::Indexer(indexer) if request == Request::Probes => {
@@ -183,7 +179,7 @@ async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> 
         }
         Running::Rogue(attack) if attack.is_finished() => bail!("gave up: {:?}", attack.await?),
         Running::Rogue(_) => return Ok(json!(Usage { cpu_s: cpu_s(), ..Usage::default() })),
-        Running::Indexer(_) | Running::Other { .. } => {
+        Running::Indexer(_) | Running::Other(_) => {
             bail!("a node that only serves is asked for {request:?}")
         }
     };
@@ -206,7 +202,7 @@ async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> 
 }
 
 /// Publishes a file or a folder: the number of files, and seconds.
-async fn publish(peer: &PeerHandle, path: PathBuf) -> anyhow::Result<(usize, f64)> {
+async fn publish(peer: &PeerHandle, path: PathBuf) -> Result<(usize, f64)> {
     let began_s = now_s();
     let outcome = peer.publish(vec![path], <_>::default(), &<_>::default()).await?;
     let took_s = now_s() - began_s;
@@ -220,9 +216,9 @@ async fn publish(peer: &PeerHandle, path: PathBuf) -> anyhow::Result<(usize, f64
 }
 
 /// Says what came of a request to whoever started this process.
-fn say<T: Serialize>(done: anyhow::Result<T>) -> anyhow::Result<()> {
+fn say<T: Serialize>(done: Result<T>) -> Result<()> {
     let response: Response<T> = done.map_err(|error| format!("{error:#}"));
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = io::stdout().lock();
     writeln!(stdout, "{}", serde_json::to_string(&response)?).context("cannot write to stdout")?;
     stdout.flush().context("cannot write to stdout")
 }

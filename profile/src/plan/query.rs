@@ -82,7 +82,7 @@ pub fn defaults<T: Args>() -> T {
 
 impl Query {
     /// Checks the numbers and draws the links; the first number that is wrong is the error.
-    pub fn graph(&self) -> anyhow::Result<Graph> {
+    pub fn graph(&self) -> Result<Graph> {
         let ranges = [
             ("the number of indexers", 1, INDEXERS_MAX, self.indexers),
             ("the number of clients", 1, CLIENTS_MAX, self.clients),
@@ -94,21 +94,16 @@ impl Query {
         for (what, least, most, is) in ranges {
             ensure!((least..=most).contains(&is), "{what} must be {least} to {most}, not {is}");
         }
-        let (all, miss) = (
-            self.load.requests.saturating_add(self.load.warm_up).saturating_mul(self.clients),
-            self.load.miss,
-        );
-        let together = "of all clients together";
-        ensure!(
-            all <= REQUESTS_MAX,
-            "{all} requests are too many for one run: at most {REQUESTS_MAX}, {together}"
-        );
+        let &Questions { requests, warm_up, topology, degree, miss, rate, seed, .. } = &self.load;
+        let all = requests.saturating_add(warm_up).saturating_mul(self.clients);
+        let many = "requests are too many for one run: at most";
+        ensure!(all <= REQUESTS_MAX, "{all} {many} {REQUESTS_MAX}, of all clients together");
         ensure!((0.0..=1.0).contains(&miss), "the share of misses must be 0 to 1, not {miss}");
-        if let Some(rate) = self.load.rate {
+        if let Some(rate) = rate {
             let is_possible = (RATE_MIN..=RATE_MAX).contains(&rate);
             ensure!(is_possible, "the rate must be {RATE_MIN} to {RATE_MAX} queries per second, not {rate}");
         }
-        let graph = Graph::new(self.load.topology, self.indexers, self.load.degree, self.load.seed)?;
+        let graph = Graph::new(topology, self.indexers, degree, seed)?;
         let named = (0..self.indexers).map(|place| graph.neighbors(place).len()).max().unwrap_or(0);
         ensure!(
             named <= NEIGHBORS_MAX,

@@ -34,7 +34,7 @@ pub struct Graph {
 
 impl Graph {
     /// The graph of `indexers` nodes; `degree` and `seed` matter to the random one only.
-    pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> anyhow::Result<Self> {
+    pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> Result<Self> {
         let links: Vec<(usize, usize)> = match topology {
             Topology::Mesh => return Ok(Self::mesh(indexers)),
             Topology::Line => return Ok(Self::line(indexers)),
@@ -102,7 +102,7 @@ impl Graph {
 
 /// Links of a random graph in which everyone has `degree` neighbors: a regular circle whose links
 /// change ends at random until it is well mixed and connected.
-fn random_regular(indexers: usize, degree: usize, seed: u64) -> anyhow::Result<Vec<(usize, usize)>> {
+fn random_regular(indexers: usize, degree: usize, seed: u64) -> Result<Vec<(usize, usize)>> {
     ensure!(degree < indexers, "a degree of {degree} is more than {indexers} indexers can have");
     ensure!(degree >= 2, "a degree of {degree} connects nobody: at least 2 is needed");
     let is_even = (indexers * degree).is_multiple_of(2);

@@ -106,7 +106,7 @@ impl Draw {
 /// What the clients of one indexer must find.
 #[derive(Debug)]
 pub struct Expected {
-    workload: Arc<Workload>,
+    pub(crate) workload: Arc<Workload>,
     /// For each file those of its holders that are in reach, in order.
     holders: Vec<Vec<Holder>>,
 }

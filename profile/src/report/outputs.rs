@@ -2,9 +2,8 @@
 //! that cannot be kept; nothing is there before the end.
 
 use std::io::BufWriter;
-use std::{fs::File, os::unix::fs::PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 
-use serde::de::DeserializeOwned;
 use tempfile::TempPath;
 
 use super::{Report, write_csv};
@@ -73,14 +72,14 @@ pub struct Outputs {
 
 impl Outputs {
     /// Makes sure that all of these can be written; nothing is left there if not.
-    pub fn prepare([json, csv, plots]: [Option<&Path>; 3]) -> anyhow::Result<Self> {
+    pub fn prepare([json, csv, plots]: [Option<&Path>; 3]) -> Result<Self> {
         let [json, csv] = [json, csv].map(|path| path.map(OutFile::prepare).transpose());
         let plots = plots.map(usable).transpose();
         Ok(Self { json: json?, csv: csv?, plots: plots? })
     }
 
     /// Writes the report for machines, its single requests or rounds, and its pictures; says what was written.
-    pub(crate) fn write(self, report: &mut Report) -> anyhow::Result<String> {
+    pub(crate) fn write(self, report: &mut Report) -> Result<String> {
         let json = self.json.map(|file| file.write(|out| Ok(writeln!(out, "{:#}", report.json())?)));
         let csv = self.csv.zip(report.csv.take());
         let csv = csv.map(|(file, (keys, rows))| file.write(|out| Ok(write_csv(out, &keys, rows)?)));
@@ -108,13 +107,13 @@ pub struct OutFile {
 
 impl OutFile {
     /// Makes sure that `path` can be written.
-    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
+    pub fn prepare(path: &Path) -> Result<Self> {
         let (file, beside) = open(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_owned(), file, beside })
     }
 
     /// Writes it with `write` and puts it in its place.
-    pub fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
+    pub fn write(self, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<PathBuf> {
         let mut out = BufWriter::new(&self.file);
         let written = write(&mut out).and_then(|()| Ok(out.flush()?));
         drop(out);
@@ -147,7 +146,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path, cannot: &str) -> Result<T, 
 }
 
 /// Makes sure that files can be written in `folder`, which is made once there are some.
-fn usable(folder: &Path) -> anyhow::Result<PathBuf> {
+fn usable(folder: &Path) -> Result<PathBuf> {
     let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or_else(|| Path::new("."));
     let cannot = || format!("cannot use the plot folder {}", folder.display());
     tempfile::tempfile_in(there).with_context(cannot)?;

@@ -1,11 +1,9 @@
 //! The files that are transferred: made from a seed, changed, and held against what arrived.
 //! Everything here blocks.
 
-use std::fs::File;
-use std::io::{BufWriter, Read, Seek, SeekFrom};
+use std::io::{BufWriter, Seek, SeekFrom};
 
 use blake3::{Hash, OutputReader};
-use tokio::sync::oneshot;
 
 use crate::prelude::*;
 use crate::report::bytes;
@@ -144,9 +142,7 @@ pub fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
 
 /// Runs blocking work on a thread of its own. When this is dropped nobody waits for that: Ctrl-C ends
 /// the program while a large file is being written.
-pub(crate) async fn apart<T: Send + 'static>(
-    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
-) -> anyhow::Result<T> {
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (sender, done) = oneshot::channel();
     thread::Builder::new().name("files".to_owned()).spawn(move || {
         let _ = sender.send(work()); // nobody waits any more

@@ -21,7 +21,7 @@ pub struct Folder {
 
 impl Folder {
     /// Makes one in `dir`, or where files are memory.
-    pub fn prepare(dir: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn prepare(dir: Option<&Path>) -> Result<Self> {
         let make = |dir: &Path| tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir);
         let folder = match dir {
             Some(dir) => {
@@ -39,7 +39,7 @@ impl Folder {
     }
 
     /// An error if this number of bytes does not fit.
-    pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
+    pub fn has_room(&self, bytes: u64) -> Result<()> {
         let room = rustix::fs::statvfs(&self.path).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);
         if self.is_memory() {
@@ -92,7 +92,7 @@ pub fn remove_around(dir: &Path) {
 fn remove(path: &Path) {
     for _ in 0..TRIES {
         match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => thread::sleep(TRY_AGAIN_AFTER),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => thread::sleep(TRY_AGAIN_AFTER),
             _ => return,
         }
     }

@@ -33,7 +33,7 @@ pub struct Growth {
 }
 
 /// How long some minutes last, and the time between two looks at what processes take meanwhile.
-pub(crate) fn lasting(minutes: f64) -> anyhow::Result<(Duration, Duration)> {
+pub(crate) fn lasting(minutes: f64) -> Result<(Duration, Duration)> {
     let lasts = Duration::try_from_secs_f64(minutes * 60.0)?;
     Ok((lasts, (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN)))
 }

@@ -1,7 +1,5 @@
 //! The pacer: tells clients when a request is due, at a fixed rate, whatever becomes of earlier ones.
 
-use std::time::Instant;
-
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Watch;

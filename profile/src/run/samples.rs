@@ -22,7 +22,7 @@ impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
         match error {
             RpcError::DeadlineExceeded => Self::DeadlinePassed,
-            RpcError::Server(error) if error.kind == std::io::ErrorKind::WouldBlock => Self::Busy,
+            RpcError::Server(error) if error.kind == io::ErrorKind::WouldBlock => Self::Busy,
             RpcError::Server(_) => Self::Internal,
             RpcError::Shutdown | RpcError::Channel(_) | RpcError::Send(_) => Self::ConnectionLost,
         }
@@ -115,15 +115,12 @@ impl Samples {
     /// Response times by round: the n-th entry is the mean of every client's n-th answer, in
     /// microseconds.
     pub fn round_means_us(&self) -> Vec<f64> {
-        let mut rounds: Vec<(f64, f64)> = Vec::new();
-        self.by_round().for_each(|(round, us)| {
-            if rounds.len() <= round {
-                rounds.resize(round + 1, (0.0, 0.0));
-            }
-            rounds[round].0 += us;
-            rounds[round].1 += 1.0;
-        });
-        rounds.into_iter().filter(|(_, count)| *count > 0.0).map(|(sum, count)| sum / count).collect()
+        let mut rounds = BTreeMap::<usize, (f64, f64)>::new();
+        for (round, us) in self.by_round() {
+            let (sum, count) = rounds.entry(round).or_default();
+            (*sum, *count) = (*sum + us, *count + 1.0);
+        }
+        rounds.into_values().map(|(sum, count)| sum / count).collect()
     }
 
     /// For each answer the number it has among those of its client, and its time in microseconds.

@@ -19,8 +19,8 @@ const DRAWN_EVERY: Duration = Duration::from_millis(200);
 /// Looks until nothing is amiss; what is amiss when the time is over is the error.
 pub(crate) async fn until(
     within: Duration,
-    mut look: impl AsyncFnMut() -> anyhow::Result<Option<String>>,
-) -> anyhow::Result<()> {
+    mut look: impl AsyncFnMut() -> Result<Option<String>>,
+) -> Result<()> {
     let deadline = Instant::now() + within;
     while let Some(amiss) = look().await? {
         ensure!(Instant::now() < deadline, "{amiss}");
@@ -75,10 +75,7 @@ impl Watch {
     }
 
     /// What `work` gives, unless the run is stopped before; then `work` is dropped.
-    pub async fn unless_stopped<T>(
-        &self,
-        work: impl Future<Output = anyhow::Result<T>>,
-    ) -> anyhow::Result<T> {
+    pub async fn unless_stopped<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             done = work => done,
             () = self.stopped.cancelled() => bail!("interrupted before anything was measured"),
@@ -138,5 +135,5 @@ impl Drop for Progress {
 
 pub(crate) fn note(text: &str) {
     // Nobody is left to tell if stderr is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }

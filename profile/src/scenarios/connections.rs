@@ -1,7 +1,5 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
-use std::time::Instant;
-
 use nekoproto::limits::CONNECTIONS_MAX;
 
 use crate::scenarios::prelude::*;
@@ -60,7 +58,7 @@ impl Scenario for Connections {
 }
 
 /// What the connections cost, and a row for each kind of lookups.
-async fn measure(options: &Connections, net: &Net) -> anyhow::Result<(Row, Vec<Row>)> {
+async fn measure(options: &Connections, net: &Net) -> Result<(Row, Vec<Row>)> {
     let (node, watch, active) = (&net.nodes[0], net.watch(), options.active);
     let memory = || node.of_process(machine::rss_bytes).context("the indexer's memory cannot be read");
     let origin = Identity::generate();
@@ -92,7 +90,7 @@ async fn measure(options: &Connections, net: &Net) -> anyhow::Result<(Row, Vec<R
 }
 
 /// Connects as this number of peers; as fewer if stopped.
-async fn connect(peers: usize, net: &Net) -> anyhow::Result<Vec<Client>> {
+async fn connect(peers: usize, net: &Net) -> Result<Vec<Client>> {
     let (watch, at) = (net.watch(), net.peers(0));
     let _progress = Progress::begin(&format!("{peers} connect"), peers, watch);
     let connect = |_| async {
@@ -104,7 +102,7 @@ async fn connect(peers: usize, net: &Net) -> anyhow::Result<Vec<Client>> {
     numbers.map(connect).buffer_unordered(CONNECTING_AT_ONCE).try_collect().await
 }
 
-async fn look_up(client: &Client, record: &SignedRecord) -> anyhow::Result<(Duration, QueryReply)> {
+async fn look_up(client: &Client, record: &SignedRecord) -> Result<(Duration, QueryReply)> {
     let sent = Instant::now();
     let name: FileName = record.unverified().name.clone();
     let reply = client.calls.search(call_until(sent + ANSWER_WITHIN), name).await??;
@@ -120,7 +118,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     /// Each of `clients` looks the name up `times` times, one after the other; less often if stopped.
-    async fn by(&self, what: String, clients: &[Client], times: usize) -> anyhow::Result<Row> {
+    async fn by(&self, what: String, clients: &[Client], times: usize) -> Result<Row> {
         let watch = self.watch;
         let open = clients.len();
         let _progress = Progress::begin(&format!("{open} ask"), open * times, watch);

@@ -10,8 +10,6 @@ pub mod cells;
 pub mod log;
 pub mod world;
 
-use std::ops::RangeInclusive;
-
 use self::{cells::Cell, cells::DELAY, cells::theory, log::Coherence, log::judge, world::run};
 use crate::scenarios::prelude::*;
 
@@ -47,7 +45,7 @@ impl Scenario for Consistency {
             let seeds = self.seeds.unwrap_or(which.parts().0);
             note(&format!("table {}", option_name(which)));
             let lines = which.cells().into_iter().map(|cell| which.measure(cell, 1..=seeds));
-            Ok(Table { which: *which, seeds, lines: lines.collect::<anyhow::Result<_>>()? })
+            Ok(Table { which: *which, seeds, lines: lines.collect::<Result<_>>()? })
         };
         let tables = tables.iter().map(table).collect::<Result<Vec<_>, Fault>>()?;
         let asked = tables.iter().filter(|_| self.goals);
@@ -151,9 +149,9 @@ impl Which {
     }
 
     /// Simulates one line with each of `seeds`.
-    pub fn measure(self, cell: Cell, seeds: RangeInclusive<u64>) -> anyhow::Result<Line> {
+    pub fn measure(self, cell: Cell, seeds: RangeInclusive<u64>) -> Result<Line> {
         let judged = |seed| Ok(judge(&run(&cell.setting, seed)?, &cell.setting));
-        let judged = seeds.map(judged).collect::<anyhow::Result<Vec<Coherence>>>()?;
+        let judged = seeds.map(judged).collect::<Result<Vec<Coherence>>>()?;
         let mut row = summarized(cell.about, &judged);
         if self == Self::C2 {
             let (ttr_s, stale) = (row.get("ttr_s"), row.get("stale_percent"));

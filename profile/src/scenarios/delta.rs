@@ -48,7 +48,7 @@ impl Scenario for Delta {
     type How = Connecting;
     type Target = Drawn;
 
-    fn check(&self, _: &Connecting) -> anyhow::Result<()> {
+    fn check(&self, _: &Connecting) -> Result<()> {
         ensure!(self.pairs.len().is_multiple_of(2), "pairs are OLD NEW: one file has no other");
         self.pairs.iter().try_for_each(|path| {
             ensure!(path.is_file(), "{} is no file", path.display());
@@ -80,7 +80,7 @@ impl Delta {
         if self.goals { &[0] } else { &self.rates }
     }
 
-    async fn pair(&self, n: usize, on: &Deployment, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+    async fn pair(&self, n: usize, on: &Deployment, rows: &mut Vec<Row>) -> Result<()> {
         let folder = on.folder.join("pair");
         fs::create_dir_all(&folder)?;
         let given = self.pairs.get(2 * n..2 * n + 2).map(<[PathBuf]>::to_vec);
@@ -137,7 +137,7 @@ impl Delta {
 }
 
 /// What others move of a pair, in percent of the new file, by the key of a column.
-async fn compared(pair: &VersionPair, folder: &Path) -> anyhow::Result<Vec<(&'static str, f64)>> {
+async fn compared(pair: &VersionPair, folder: &Path) -> Result<Vec<(&'static str, f64)>> {
     let (pair, folder) = (pair.clone(), folder.to_owned());
     let all = move || {
         let whole = fs::metadata(&pair.new)?.len();
@@ -153,16 +153,13 @@ fn percent(moved: u64, of: u64) -> f64 {
 }
 
 /// A reader gets the old version, the origin publishes the new one, and the reader gets that: one row.
-async fn update(pair: &VersionPair, mbit: u64, on: &Deployment) -> anyhow::Result<Row> {
+async fn update(pair: &VersionPair, mbit: u64, on: &Deployment) -> Result<Row> {
     let net = Net::single(on).await?;
-    let mut origin = net
-        .peers(0)
-        .start_as(
-            "origin",
-            PeerOptions { cap_up: NonZeroU64::new(mbit * 1_000_000 / 8), ..net.peers(0).options("origin") },
-        )
-        .await?;
-    let mut reader = net.peers(0).start("reader").await?;
+    let peers = net.peers(0);
+    let cap_up = NonZeroU64::new(mbit * 1_000_000 / 8);
+    let capped = PeerOptions { cap_up, ..peers.options("origin") };
+    let mut origin = peers.start_as("origin", capped).await?;
+    let mut reader = peers.start("reader").await?;
     let (old, new) = (fs::metadata(&pair.old)?.len(), fs::metadata(&pair.new)?.len());
     let (first, first_s) = publish_and_get(&mut origin, &mut reader, &pair.old).await?;
     based(&origin, old).await?;
@@ -188,11 +185,7 @@ async fn update(pair: &VersionPair, mbit: u64, on: &Deployment) -> anyhow::Resul
 }
 
 /// The bytes that moved, and the seconds from the question on.
-async fn publish_and_get(
-    origin: &mut Process,
-    reader: &mut Process,
-    file: &Path,
-) -> anyhow::Result<(u64, f64)> {
+async fn publish_and_get(origin: &mut Process, reader: &mut Process, file: &Path) -> Result<(u64, f64)> {
     let (from, to, at) = (file.to_owned(), origin.dir.join(NAME), origin.dir.join("next"));
     let put = to.clone();
     let hash = apart(move || {
@@ -212,7 +205,7 @@ async fn publish_and_get(
 }
 
 /// Waits until the origin keeps all of what it published.
-async fn based(origin: &Process, len: u64) -> anyhow::Result<()> {
+async fn based(origin: &Process, len: u64) -> Result<()> {
     let kept = origin.dir.join(".neko/kept");
     until(BASE_WITHIN, async || {
         let found = fs::read_dir(&kept).into_iter().flatten().flatten();

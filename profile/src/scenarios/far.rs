@@ -94,7 +94,7 @@ impl Scenario for Far {
     type How = Connecting;
     type Target = Detailed;
 
-    fn check(&self, _: &Connecting) -> anyhow::Result<()> {
+    fn check(&self, _: &Connecting) -> Result<()> {
         ensure!((0.0..100.0).contains(&self.loss), "--loss is from 0 to less than 100 percent");
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Far {
         Wire { jitter: half(self.jitter), mbit: count(mbit), loss, ..Wire::of(half(self.rtt) / 2) }
     }
 
-    async fn measure(&self, stage: &Stage, measured: &mut Measured) -> anyhow::Result<()> {
+    async fn measure(&self, stage: &Stage, measured: &mut Measured) -> Result<()> {
         let journeys = &mut measured.journeys;
         let query = async || stage.get(&["query", "one"], &[]).await;
         journeys.push(self.journey(stage, "query of a name", query).await?);
@@ -139,12 +139,11 @@ impl Far {
             journeys.push(journey.beside("TCP", plain.took_s()));
             measured.plain = plain.carried;
         }
-        let rsync = match stage.rsync().await? {
-            Some(_) => Some(
-                self.journey(stage, "rsync", async || Ok(stage.rsync().await?.unwrap_or(f64::NAN))).await?,
-            ),
-            None => None,
-        };
+        let mut rsync = None;
+        if stage.rsync().await?.is_some() {
+            let get = async || Ok(stage.rsync().await?.unwrap_or(f64::NAN));
+            rsync = Some(self.journey(stage, "rsync", get).await?);
+        }
         for (name, words) in [
             ("get of small files by names", ["get", "--names-from", stage::NAMES].as_slice()),
             ("get of a folder of small files", &["get", "many/"]),
@@ -172,8 +171,8 @@ impl Far {
         &self,
         stage: &Stage,
         name: &'static str,
-        mut make: impl AsyncFnMut() -> anyhow::Result<f64>,
-    ) -> anyhow::Result<Journey> {
+        mut make: impl AsyncFnMut() -> Result<f64>,
+    ) -> Result<Journey> {
         let mut journey = Journey { name, took_s: Vec::new(), carried: Vec::new(), beside: None };
         for _ in 0..self.rounds {
             stage.wan.take_carried();
@@ -185,8 +184,9 @@ impl Far {
     }
 
     /// One reader alone, and then all of them at once, at their rate.
-    async fn crowd(&self, stage: &Stage) -> anyhow::Result<Crowd> {
-        stage.set_wires(self.wire(self.readers_rate));
+    async fn crowd(&self, stage: &Stage) -> Result<Crowd> {
+        let wire = self.wire(self.readers_rate);
+        (ORIGIN..stage.wan.hosts()).for_each(|host| stage.wan.set(host, wire));
         let alone_s = stage.crowd(1).await?;
         stage.wan.take_carried();
         let took_s = stage.crowd(self.readers).await?;
@@ -235,9 +235,12 @@ impl Journey {
 }
 
 impl Measured {
+    fn journey(&self, name: &str) -> Option<&Journey> {
+        self.journeys.iter().find(|journey| journey.name == name)
+    }
+
     fn goals(&self, far: &Far) -> Vec<Goal> {
         let rtt_s = far.rtt_s();
-        let of = |name: &str| self.journeys.iter().find(|journey| journey.name == name);
         let bounds: [(&str, GoalOf); 6] = [
             ("query of a name", |rtt_s, _| 3.0 * rtt_s + 0.03),
             ("get of 1 KB", |rtt_s, _| 6.0 * rtt_s + 0.05),
@@ -247,7 +250,7 @@ impl Measured {
             ("small update to a follower", |rtt_s, _| 2.5 * rtt_s),
         ];
         let goals = bounds.into_iter().filter_map(|(name, bound)| {
-            let journey = of(name)?;
+            let journey = self.journey(name)?;
             let bound = bound(rtt_s, journey.beside.map_or(f64::NAN, |(_, beside_s)| beside_s));
             let goal = Goal::new(format!("{name}, s"), Bound::AtMost(bound), journey.took_s(), "profile far");
             bound.is_finite().then_some(goal)
@@ -284,7 +287,7 @@ impl Measured {
                 "times_single": took_s / alone_s, "origin_copies": copies,
             })))
         });
-        let large = self.journeys.iter().find(|journey| journey.name == "get of a large file");
+        let large = self.journey("get of a large file");
         let arrivals = large.map(|large| Journey::arrivals("nekop2p", &large.carried));
         let arrivals: Lines =
             arrivals.into_iter().chain([Journey::arrivals("plain TCP", &self.plain)]).collect();
@@ -302,11 +305,9 @@ impl Measured {
         ];
         let title = format!("Journeys at {} ms of round trip, {} Mbit/s", far.rtt, far.rate);
         let picture = Picture::new("far", title, names.collect::<Vec<_>>().join(", "), charts);
-        let goals = if far.goals { Some(goals::section(&self.goals(far))) } else { None };
-        let crowd = Section::new("Readers at once", READER_COLUMNS, crowd.collect());
-        let sections = [Section::new("", COLUMNS, rows)]
-            .into_iter()
-            .chain(Some(crowd).filter(|crowd| !crowd.rows.is_empty()));
+        let mut sections = vec![Section::new("", COLUMNS, rows)];
+        sections.extend(crowd.map(|row| Section::new("Readers at once", READER_COLUMNS, vec![row])));
+        sections.extend(far.goals.then(|| goals::section(&self.goals(far))));
         Report {
             kind: Some("far"),
             head: format!(
@@ -314,7 +315,7 @@ impl Measured {
                  packets lost, {} Mbit/s each way; a large file of {}, {} small files; {}.",
                 far.rtt, far.jitter, far.loss, far.rate, units::shown(far.size), far.files, on.in_words()
             ),
-            sections: sections.chain(goals).collect(),
+            sections,
             foot: vec![
                 "Each journey begins with an empty folder and a new process, but for the update, from the `share` to the file in \
                  its place. Flights: connections that the reader opened, and turns in which it sent data after it had received \

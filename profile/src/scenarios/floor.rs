@@ -48,7 +48,7 @@ impl Scenario for Layouts {
     }
 }
 
-async fn of_layout(deployment: &Deployment) -> anyhow::Result<Vec<Row>> {
+async fn of_layout(deployment: &Deployment) -> Result<Vec<Row>> {
     let layout = deployment.layout.name();
     let floor = raw(deployment).await?;
     let mut rows = vec![row(RAW, &layout, &floor, &floor)];

@@ -57,7 +57,7 @@ impl Scenario for Hostile {
     }
 }
 
-async fn run_one(attack: Attack, lasts: Duration, deployment: &Deployment) -> anyhow::Result<Attacked> {
+async fn run_one(attack: Attack, lasts: Duration, deployment: &Deployment) -> Result<Attacked> {
     let mut arena = Arena::start(deployment, 2).await?;
     let third = TcpListener::bind(ANY_PORT).await?;
     let mut order = Order {

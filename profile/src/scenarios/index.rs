@@ -55,79 +55,26 @@ impl Scenario for Index {
         let mut costs = None;
         for names in self.names.iter().take_while(|_| !watch.is_stopped()) {
             let subject = start().await?;
-            if let Some((sample, of_names)) = phases::grow(&subject, *names, &mut tables).await?
+            if let Some((sample, of_names)) = tables.grow(&subject, *names).await?
                 && costs.is_none()
             {
-                look_up_by_depth(&subject, &sample, &of_names, &mut tables).await?;
+                tables.look_up_by_depth(&subject, &sample, &of_names).await?;
                 costs = Some(of_names);
             }
             subject.stop().await;
         }
         for batch in self.batches.iter().take_while(|_| !watch.is_stopped()) {
             let subject = start().await?;
-            call_in_batches(&subject, *batch, costs.as_ref(), &mut tables).await?;
+            tables.call_in_batches(&subject, *batch, costs.as_ref()).await?;
             subject.stop().await;
         }
         for names in self.leave.iter().take_while(|_| !watch.is_stopped()) {
             let subject = start().await?;
-            phases::leave(&subject, *names, &mut tables).await?;
+            tables.leave(&subject, *names).await?;
             subject.stop().await;
         }
         Ok(tables.report(watch.is_stopped()))
     }
-}
-
-async fn look_up_by_depth(
-    subject: &Subject,
-    sample: &Known,
-    costs: &Costs,
-    tables: &mut Tables,
-) -> anyhow::Result<()> {
-    for depth in tables.options.depths.clone().into_iter().take_while(|_| !subject.net.watch().is_stopped()) {
-        let (hits, misses) = subject.hits_and_misses(sample, depth, tables.options.lookups).await?;
-        for (one, several, timing, index_us) in
-            [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
-        {
-            let row = tables.row(format!("{several}, {depth} in flight"), timing);
-            tables.depths.push(row.with("depth", depth));
-            if depth == 1 || depth == 64 {
-                tables.share(format!("lookup, {one}, {depth} in flight"), timing, index_us);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Registers, and looks up, `batch` names in a call. Of copies, which the peer holds, each has a signature
-/// to be checked.
-async fn call_in_batches(
-    subject: &Subject,
-    batch: usize,
-    costs: Option<&Costs>,
-    tables: &mut Tables,
-) -> anyhow::Result<()> {
-    let Index { seed, lookups, .. } = tables.options;
-    let sample = Known::of(&sign(Whose::Own, seed, 0..BATCHED_NAMES), subject.client.at());
-    let copies = sign(Whose::Copies, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
-    let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
-    let lookups = lookups * batch.min(LOOKUPS_BATCHED);
-    let _progress =
-        Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.net.watch());
-    let new = subject.register(&sample.records, batch, 1).await?;
-    let known = subject.register(&sample.records, batch, 1).await?;
-    let copies = subject.register(&copies, batch, 1).await?;
-    let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT).await?;
-    for (what, timing) in
-        [("register new", &new), ("register copies", &copies), ("register known", &known), ("hits", &hits)]
-    {
-        let row = tables.row(format!("{what}, batches of {batch}"), timing);
-        tables.batches.push(row.with("batch", batch));
-    }
-    if let Some(costs) = costs {
-        let operation = format!("registration, copies, batches of {batch}");
-        tables.share(operation, &copies, costs.verify_us + costs.register_us);
-    }
-    Ok(())
 }
 
 /// Whose files are registered.
@@ -194,6 +141,58 @@ impl Tables {
     fn new(options: Index, security: Security, floor: Floor) -> Self {
         let (grown, depths, batches, found, left, shares) = <_>::default();
         Self { options, security, floor, grown, depths, batches, found, left, shares }
+    }
+
+    async fn look_up_by_depth(&mut self, subject: &Subject, sample: &Known, costs: &Costs) -> Result<()> {
+        for depth in self.options.depths.clone().into_iter().take_while(|_| !subject.net.watch().is_stopped())
+        {
+            let (hits, misses) = subject.hits_and_misses(sample, depth, self.options.lookups).await?;
+            for (one, several, timing, index_us) in
+                [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
+            {
+                let row = self.row(format!("{several}, {depth} in flight"), timing);
+                self.depths.push(row.with("depth", depth));
+                if depth == 1 || depth == 64 {
+                    self.share(format!("lookup, {one}, {depth} in flight"), timing, index_us);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers, and looks up, `batch` names in a call. Of copies, which the peer holds, each has a signature
+    /// to be checked.
+    async fn call_in_batches(
+        &mut self,
+        subject: &Subject,
+        batch: usize,
+        costs: Option<&Costs>,
+    ) -> Result<()> {
+        let Index { seed, lookups, .. } = self.options;
+        let sample = Known::of(&sign(Whose::Own, seed, 0..BATCHED_NAMES), subject.client.at());
+        let copies = sign(Whose::Copies, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
+        let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
+        let lookups = lookups * batch.min(LOOKUPS_BATCHED);
+        let _progress =
+            Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.net.watch());
+        let new = subject.register(&sample.records, batch, 1).await?;
+        let known = subject.register(&sample.records, batch, 1).await?;
+        let copies = subject.register(&copies, batch, 1).await?;
+        let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT).await?;
+        for (what, timing) in [
+            ("register new", &new),
+            ("register copies", &copies),
+            ("register known", &known),
+            ("hits", &hits),
+        ] {
+            let row = self.row(format!("{what}, batches of {batch}"), timing);
+            self.batches.push(row.with("batch", batch));
+        }
+        if let Some(costs) = costs {
+            let operation = format!("registration, copies, batches of {batch}");
+            self.share(operation, &copies, costs.verify_us + costs.register_us);
+        }
+        Ok(())
     }
 
     fn row(&self, scenario: String, timing: &Timing) -> Row {

@@ -10,7 +10,7 @@ mod work;
 
 use tokio::runtime::Builder;
 
-use self::origin::Protocol;
+use self::{network::INDEXERS, origin::Protocol};
 use crate::scenarios::prelude::*;
 
 /// Share of the duration for which publications are synced one by one.
@@ -88,13 +88,13 @@ impl Scenario for Load {
     type How = Connecting;
     type Target = Drawn;
 
-    fn check(&self, _how: &Connecting) -> anyhow::Result<()> {
+    fn check(&self, _how: &Connecting) -> Result<()> {
         let Some(broken) = self.broken else { return Ok(()) };
         let Some(whole) = self.trials().into_iter().find(|trial| !broken.is_of(*trial)) else {
             return Ok(());
         };
         let (broken, whole) = (option_name(&broken), option_name(&whole));
-        anyhow::bail!("--break {broken} breaks nothing in {whole}: leave out one of them")
+        bail!("--break {broken} breaks nothing in {whole}: leave out one of them")
     }
 
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
@@ -145,24 +145,17 @@ async fn run_all(options: &Load, deployment: &Deployment, runtime: &Handle) -> R
         }
     }
     let is_broken = rows.iter().any(|row| row.0["faults"] != json!([]));
-    let head = format!(
-        "{} workers with {} names each for {} s in each scenario, {} indexers in a line, {}, {place}, {}.",
-        options.workers,
-        options.names,
-        options.duration,
-        network::INDEXERS,
-        security_name(deployment.security),
-        machine::in_words()
-    );
-    let facts = Row::of(json!({
-        "workers": options.workers, "names": options.names, "duration_s": options.duration, "rate": options.rate,
-    }));
+    let Load { workers, names, duration, rate, .. } = options;
+    let (security, machine) = (security_name(deployment.security), machine::in_words());
     Ok(Report {
         kind: Some("load"),
-        head,
+        head: format!(
+            "{workers} workers with {names} names each for {duration} s in each scenario, {INDEXERS} indexers in a line, \
+             {security}, {place}, {machine}."
+        ),
         sections: vec![Section::new("", COLUMNS, rows)],
         foot: goals,
-        facts,
+        facts: Row::of(json!({ "workers": workers, "names": names, "duration_s": duration, "rate": rate })),
         interrupted: deployment.watch.is_stopped(),
         is_broken,
         pictures: vec![picture(&curves)],

@@ -5,7 +5,6 @@ mod offer;
 mod stand;
 
 use nekoproto::limits::PROBE_PAYLOAD_MAX;
-use testkit::lan::Namespace;
 
 use self::offer::{Announced, Offered, announce, offer};
 use self::stand::{HOPS, Stand, leave_network};
@@ -98,7 +97,7 @@ impl Scenario for Pipeline {
     }
 }
 
-async fn measure(stand: &mut Stand, rate: u64, log: &str, options: &Pipeline) -> anyhow::Result<Ran> {
+async fn measure(stand: &mut Stand, rate: u64, log: &str, options: &Pipeline) -> Result<Ran> {
     linked(stand, options).await?;
     let (client, watch) = (stand.client(false).await?, Arc::clone(stand.net.watch()));
     let (before, cpu_before) = (stand.net.counts().await?, cpu(stand));
@@ -111,7 +110,7 @@ async fn measure(stand: &mut Stand, rate: u64, log: &str, options: &Pipeline) ->
 }
 
 /// Waits until a message comes to the end of the line.
-async fn linked(stand: &Stand, options: &Pipeline) -> anyhow::Result<()> {
+async fn linked(stand: &Stand, options: &Pipeline) -> Result<()> {
     let (client, watch) = (stand.client(false).await?, stand.net.watch());
     let one = Pipeline { messages: 1, in_a_call: 1, ..options.clone() };
     let come = async || {
@@ -292,16 +291,13 @@ impl Piped {
             Ok(_) => "networks of their own, joined by pairs of virtual Ethernet devices".to_owned(),
             Err(why) => format!("loopback ({why})"),
         };
+        let Pipeline { messages, bytes, in_a_call, in_flight, .. } = options;
+        let setting = deployment.in_words();
         Report {
             kind: Some("pipeline"),
             head: format!(
-                "{} messages of {} bytes, {} in a call, {} calls under way, through {HOPS} indexers in a line, each a process of its own, \
-                 on {place}; {}.",
-                options.messages,
-                options.bytes,
-                options.in_a_call,
-                options.in_flight,
-                deployment.in_words()
+                "{messages} messages of {bytes} bytes, {in_a_call} in a call, {in_flight} calls under way, through {HOPS} indexers \
+                 in a line, each a process of its own, on {place}; {setting}."
             ),
             sections: vec![
                 Section::new("By what was offered:", columns, rows),

@@ -10,7 +10,7 @@ pub(crate) use crate::node::{
     Downloads, PeerOptions, Request, Role, http::Http, locked, process::Process, usage::Usage, usage::now_s,
 };
 pub(crate) use crate::outcome::{Begin, Fault};
-pub(crate) use crate::plan::{workload::sign_next, workload::sign_record};
+pub(crate) use crate::plan::{topology::Graph, workload::sign_next, workload::sign_record};
 pub(crate) use crate::plot::{Axis, Lines, Picture, Points, bars, histogram, lines, of_rows};
 pub(crate) use crate::report::{
     Report, Row, Section, amount, bytes, count,

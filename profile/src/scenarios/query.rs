@@ -15,7 +15,7 @@ impl Scenario for Query {
     type How = Setup;
     type Target = Detailed;
 
-    fn check(&self, how: &Setup) -> anyhow::Result<()> {
+    fn check(&self, how: &Setup) -> Result<()> {
         self.graph()?;
         ensure!(self.idle_s == 0 || how.processes, "--idle is measured of processes: give --processes");
         Ok(())

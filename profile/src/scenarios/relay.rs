@@ -3,8 +3,6 @@
 
 mod show;
 
-use std::time::Instant;
-
 use nekoproto::{
     NodeTag, limits::PROBE_HOPS_DEFAULT, limits::PROBE_HOPS_MAX, probe::ProbeEnd, probe::ProbeReply,
     probe::ProbeRequest,
@@ -86,7 +84,7 @@ impl Scenario for Relay {
     }
 }
 
-async fn relay(options: &Relay, cluster: &mut Cluster, floor: Floor) -> anyhow::Result<Relayed> {
+async fn relay(options: &Relay, cluster: &mut Cluster, floor: Floor) -> Result<Relayed> {
     let watch = &Arc::clone(cluster.net.watch());
     let ring = Ring { nodes: options.nodes, hops: options.hops };
     let client = cluster.net.client(0, Identity::generate()).await?;
@@ -134,7 +132,7 @@ async fn relay(options: &Relay, cluster: &mut Cluster, floor: Floor) -> anyhow::
 }
 
 /// The indexers, and who they are, in the order in which a probe through `client` comes to them.
-async fn order(cluster: &Cluster, client: &Client) -> anyhow::Result<Vec<(usize, NodeTag)>> {
+async fn order(cluster: &Cluster, client: &Client) -> Result<Vec<(usize, NodeTag)>> {
     let nodes = cluster.net.nodes.len();
     let mut tags = Vec::new();
     for n in 0..nodes {
@@ -144,19 +142,19 @@ async fn order(cluster: &Cluster, client: &Client) -> anyhow::Result<Vec<(usize,
     Ok((0..nodes).map(|place| place * step % nodes).map(|n| (n, tags[n])).collect())
 }
 
-fn first(way: &ProbeReply, place: usize) -> anyhow::Result<NodeTag> {
+fn first(way: &ProbeReply, place: usize) -> Result<NodeTag> {
     let stop = way.stops.get(place).with_context(|| format!("the ring is not linked: {}", way.end))?;
     Ok(stop.node)
 }
 
-async fn probe(client: &Client, hops: u8) -> anyhow::Result<ProbeReply> {
+async fn probe(client: &Client, hops: u8) -> Result<ProbeReply> {
     let request = ProbeRequest::new(MsgId::random(), hops);
     Ok(client.calls.probe(call_until(Instant::now() + ANSWER_WITHIN), request).await??)
 }
 
 impl Relayed {
     /// Takes the way of one probe; what is not as computed is an error.
-    fn note(&mut self, way: anyhow::Result<ProbeReply>, tags: &[NodeTag]) {
+    fn note(&mut self, way: Result<ProbeReply>, tags: &[NodeTag]) {
         self.probes += 1;
         let way = match way {
             Ok(way) => way,
@@ -199,12 +197,7 @@ impl Relayed {
         }
     }
 
-    async fn look(
-        &mut self,
-        cluster: &mut Cluster,
-        order: &[(usize, NodeTag)],
-        at: Duration,
-    ) -> anyhow::Result<()> {
+    async fn look(&mut self, cluster: &mut Cluster, order: &[(usize, NodeTag)], at: Duration) -> Result<()> {
         for (seen, (n, _)) in self.nodes.iter_mut().zip(order) {
             let node = &mut cluster.net.nodes[*n];
             let tasks = node.probes().await?.1;

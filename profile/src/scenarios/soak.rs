@@ -32,9 +32,11 @@ pub(crate) struct Soak {
     pub(crate) seed: u64,
 }
 
+/// What each process took, by its label.
+type TakenByLabel = Vec<(String, Vec<Taken>)>;
+
 struct Soaked {
-    /// What each process took, by its label.
-    taken: Vec<(String, Vec<Taken>)>,
+    taken: TakenByLabel,
     /// How often each kind of thing was done, and what went wrong.
     done: [usize; 4],
     faults: Vec<String>,
@@ -81,14 +83,9 @@ impl Scenario for Soak {
 }
 
 /// Looks at the processes from time to time until stopped.
-async fn look(
-    ids: Vec<(String, u32)>,
-    every: Duration,
-    stop: CancellationToken,
-) -> Vec<(String, Vec<Taken>)> {
+async fn look(ids: Vec<(String, u32)>, every: Duration, stop: CancellationToken) -> TakenByLabel {
     let began = Instant::now();
-    let mut taken: Vec<(String, Vec<Taken>)> =
-        ids.iter().map(|(label, _)| (label.clone(), Vec::new())).collect();
+    let mut taken: TakenByLabel = ids.iter().map(|(label, _)| (label.clone(), Vec::new())).collect();
     let mut ticks = interval(every);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         for ((_, pid), (_, of)) in ids.iter().zip(&mut taken) {
@@ -110,7 +107,7 @@ struct Events {
 }
 
 impl Events {
-    async fn happens(&mut self, kind: usize, arena: &mut Arena) -> anyhow::Result<()> {
+    async fn happens(&mut self, kind: usize, arena: &mut Arena) -> Result<()> {
         self.number += 1;
         match kind {
             0 => self.visit(arena).await,
@@ -120,7 +117,7 @@ impl Events {
     }
 
     /// A peer registers a file, is found, and goes.
-    async fn visit(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
+    async fn visit(&mut self, arena: &mut Arena) -> Result<()> {
         let at = self.random.random_range(0..INDEXERS);
         let target = arena.register(at, &format!("visitor-{}/file.bin", self.number)).await?;
         arena.found(&target, FOUND_WITHIN).await?;
@@ -129,8 +126,8 @@ impl Events {
     }
 
     /// The seeder publishes new bytes, and the keeper gets them.
-    async fn update(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
-        let [seeder, keeper] = &mut arena.peers[..] else { anyhow::bail!("two peers run") };
+    async fn update(&mut self, arena: &mut Arena) -> Result<()> {
+        let [seeder, keeper] = &mut arena.peers[..] else { bail!("two peers run") };
         let bytes: Vec<u8> = (0..CHANGES_BYTES).map(|_| self.random.random()).collect();
         let path = seeder.dir.join(CHANGES);
         fs::write(&path, bytes)?;
@@ -139,7 +136,7 @@ impl Events {
     }
 
     /// A reader gets one file after the other, goes, and another comes.
-    async fn get(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
+    async fn get(&mut self, arena: &mut Arena) -> Result<()> {
         if self.gets == GETS_EACH {
             let another = arena.net.peers(0).start(&format!("reader-{}", self.number)).await?;
             let mut gone = std::mem::replace(&mut self.reader, another);
@@ -149,12 +146,9 @@ impl Events {
         }
         self.gets += 1;
         let name = &self.names[self.random.random_range(1..self.names.len())];
-        arena::get(&mut self.reader, seeder_dir(arena), name).await
+        let seeder = arena.peers.first().context("nobody shares files")?;
+        arena::get(&mut self.reader, &seeder.dir, name).await
     }
-}
-
-fn seeder_dir(arena: &Arena) -> &Path {
-    arena.peers.first().map_or(Path::new(""), |seeder| &seeder.dir)
 }
 
 impl Soaked {

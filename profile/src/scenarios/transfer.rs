@@ -73,9 +73,8 @@ impl Transfer {
         }
         let what = |size: u64| {
             let bulk = Bulk { size, sparse: self.sparse };
-            let change = self.change.map(|percent| Change { percent, places: self.places, how: self.how });
-            match change {
-                Some(change) => What::Change(bulk, change),
+            match self.change {
+                Some(percent) => What::Change(bulk, Change { percent, places: self.places, how: self.how }),
                 None if self.share => What::Publish(bulk),
                 None => What::Whole(bulk),
             }
@@ -96,7 +95,7 @@ impl Scenario for Transfer {
     type How = ();
     type Target = Detailed;
 
-    fn check(&self, (): &()) -> anyhow::Result<()> {
+    fn check(&self, (): &()) -> Result<()> {
         self.cases().iter().try_for_each(Case::check)
     }
 

@@ -1,7 +1,5 @@
 //! What is simulated: how many nodes, on which links, for how long, and what goes wrong; and so for each line of a table.
 
-use std::ops::RangeInclusive;
-
 use nekoproto::{Mode, Policy, Staleness};
 
 use crate::plan::topology::Topology;

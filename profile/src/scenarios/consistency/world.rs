@@ -4,7 +4,7 @@
 mod indexers;
 mod peers;
 
-use std::{collections::BTreeSet, sync::LazyLock, time::Instant};
+use std::sync::LazyLock;
 
 use nekoindexer::state::index::Session;
 use nekopeer::{simulate::Disk, simulate::Folder, simulate::OfferChange, simulate::Reader};
@@ -14,7 +14,6 @@ use testkit::values::name;
 
 use self::indexers::Indexer;
 use super::{cells::Link, cells::Mishaps, cells::Setting, log::Fact, log::Message};
-use crate::plan::topology::Graph;
 use crate::scenarios::prelude::*;
 
 /// Where the log begins, or at the bound if that is longer: until then all register, and an origin that has just started
@@ -72,7 +71,7 @@ struct Peer {
 }
 
 /// Runs one simulation: what happened once it was warmed up.
-pub fn run(setting: &Setting, seed: u64) -> anyhow::Result<Vec<Fact>> {
+pub fn run(setting: &Setting, seed: u64) -> Result<Vec<Fact>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let _within = runtime.enter(); // the tables of message ids need a timer, though nobody waits for it
     let mut world = World::new(setting.clone(), seed)?;
@@ -87,7 +86,7 @@ pub fn run(setting: &Setting, seed: u64) -> anyhow::Result<Vec<Fact>> {
 }
 
 impl World {
-    fn new(setting: Setting, seed: u64) -> anyhow::Result<Self> {
+    fn new(setting: Setting, seed: u64) -> Result<Self> {
         let graph = Graph::new(setting.topology, setting.indexers, DEGREE, seed)?;
         let (mut rng, base) = (StdRng::seed_from_u64(seed), Instant::now());
         let verifier = Arc::<Verifier>::default();

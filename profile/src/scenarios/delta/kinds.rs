@@ -16,7 +16,7 @@ pub(super) struct VersionPair {
 
 /// Makes a pair of this name in this folder, of so many bytes, by this seed; `None` where a program that it needs is not
 /// installed.
-type Make = fn(&str, &Path, u64, u64) -> anyhow::Result<Option<VersionPair>>;
+type Make = fn(&str, &Path, u64, u64) -> Result<Option<VersionPair>>;
 
 pub(super) const KINDS: [(&str, Make); 5] =
     [("table", table), ("log", log), ("image", image), ("sources", sources), ("sqlite", sqlite)];
@@ -28,7 +28,7 @@ const BLOCK_BYTES: usize = 4096;
 const BLOCKS_PER_CHANGE: usize = 64;
 
 impl VersionPair {
-    pub(super) fn of(old: &Path, new: &Path) -> anyhow::Result<Option<Self>> {
+    pub(super) fn of(old: &Path, new: &Path) -> Result<Option<Self>> {
         let name = new.file_name().context("a file has a name")?.to_string_lossy().into_owned();
         Ok(Some(Self { name, old: old.canonicalize()?, new: new.canonicalize()? }))
     }
@@ -38,7 +38,7 @@ impl VersionPair {
         folder: &Path,
         old: impl AsRef<[u8]>,
         new: impl AsRef<[u8]>,
-    ) -> anyhow::Result<Option<Self>> {
+    ) -> Result<Option<Self>> {
         let pair = Self { name: name.to_owned(), old: folder.join("old"), new: folder.join("new") };
         fs::write(&pair.old, old)?;
         fs::write(&pair.new, new)?;
@@ -53,7 +53,7 @@ fn row(number: usize, random: &mut StdRng) -> String {
 }
 
 /// Rows of numbers, of which some change, and some are added.
-fn table(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
+fn table(name: &str, folder: &Path, size: u64, seed: u64) -> Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut rows, mut bytes) = (Vec::new(), 0u64);
     while bytes < size {
@@ -70,7 +70,7 @@ fn table(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Opti
 }
 
 /// Lines, to which a fiftieth is added.
-fn log(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
+fn log(name: &str, folder: &Path, size: u64, seed: u64) -> Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut text = String::new();
     let mut grow = |text: &mut String, size: u64| {
@@ -86,7 +86,7 @@ fn log(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option
 }
 
 /// Blocks, of which some change, half of them to noise.
-fn image(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
+fn image(name: &str, folder: &Path, size: u64, seed: u64) -> Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut old = vec![0; usize::try_from(size)?];
     for block in old.chunks_mut(BLOCK_BYTES) {
@@ -108,7 +108,7 @@ fn image(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Opti
 }
 
 /// Files of functions one after the other, as in an archive: some functions change, some files are new, some moved.
-fn sources(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
+fn sources(name: &str, folder: &Path, size: u64, seed: u64) -> Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let words: Vec<String> =
         (0..2000).map(|_| format!("{:x}", random.random::<u32>() >> random.random_range(0..16))).collect();
@@ -145,7 +145,7 @@ fn sources(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Op
 }
 
 /// A database, of which rows change and are added.
-fn sqlite(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
+fn sqlite(name: &str, folder: &Path, size: u64, seed: u64) -> Result<Option<VersionPair>> {
     let rows = size / 60;
     let pair = VersionPair { name: name.to_owned(), old: folder.join("old"), new: folder.join("new") };
     // Numbers that look like chance and are the same each time.
@@ -159,7 +159,7 @@ fn sqlite(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Opt
     let make = "CREATE TABLE t(id INTEGER PRIMARY KEY, value INTEGER, name TEXT, code TEXT); CREATE INDEX i ON t(value);";
     let run = |file: &Path, sql: &str| Command::new("sqlite3").arg(file).arg(sql).status();
     match run(&pair.old, &format!("{make}{}", fill(1, rows))) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         made => ensure!(made?.success(), "sqlite3 cannot make a database"),
     }
     fs::copy(&pair.old, &pair.new)?;

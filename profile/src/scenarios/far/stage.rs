@@ -1,16 +1,12 @@
 //! The hosts: an indexer, an origin that shares files, readers; each a process of its own behind a wire, and what runs there
 //! for comparison.
 
-use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
-use std::time::Instant;
 
-use testkit::lan::{Namespace, Wan, Wire};
+use testkit::lan::{Wan, Wire};
 use tokio::process::{Child, Command};
 
 use super::Far;
-use crate::plan::topology::Graph;
 use crate::scenarios::load::origin::nekopeer;
 use crate::scenarios::prelude::*;
 
@@ -43,7 +39,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Makes the files and starts the hosts; returns when the reader finds what is shared last.
-    pub(super) async fn start(far: &Far, on: &Deployment) -> anyhow::Result<Self> {
+    pub(super) async fn start(far: &Far, on: &Deployment) -> Result<Self> {
         let wire = far.wire(far.rate);
         let indexer = Wire { mbit: INDEXER_MBIT, ..wire };
         let wires: Vec<Wire> =
@@ -81,13 +77,8 @@ impl Stage {
         Ok(stage)
     }
 
-    /// All hosts but the indexer have this wire from now on.
-    pub(super) fn set_wires(&self, wire: Wire) {
-        (ORIGIN..self.wan.hosts()).for_each(|host| self.wan.set(host, wire));
-    }
-
     /// `nekopeer` on a host, with its files in this folder.
-    fn peer(&self, host: usize, folder: &str, words: &[&str]) -> anyhow::Result<Command> {
+    fn peer(&self, host: usize, folder: &str, words: &[&str]) -> Result<Command> {
         let (at, indexer) = (self.wan.host(host), self.wan.host(INDEXER).addr);
         let (listen, dir) = (SocketAddr::new(at.addr.ip(), 0), self.on.folder.join(folder));
         let mut command = nekopeer(listen, &indexer.to_string(), &dir, self.on.security)?;
@@ -99,14 +90,14 @@ impl Stage {
     }
 
     /// How long a command of the reader takes, from an empty folder; the files that it gets are compared.
-    pub(super) async fn get(&self, words: &[&str], names: &[String]) -> anyhow::Result<f64> {
+    pub(super) async fn get(&self, words: &[&str], names: &[String]) -> Result<f64> {
         let took_s = self.carry_out(READER, "reader", words).await?;
         self.compare("reader", names).await?;
         self.remove("reader").await?;
         Ok(took_s)
     }
 
-    async fn carry_out(&self, host: usize, folder: &str, words: &[&str]) -> anyhow::Result<f64> {
+    async fn carry_out(&self, host: usize, folder: &str, words: &[&str]) -> Result<f64> {
         fs::create_dir_all(self.on.folder.join(folder))?;
         let began = Instant::now();
         let ended = timeout(ENDED_WITHIN, self.peer(host, folder, words)?.output()).await;
@@ -117,7 +108,7 @@ impl Stage {
         Ok(took.as_secs_f64())
     }
 
-    async fn compare(&self, folder: &str, names: &[String]) -> anyhow::Result<()> {
+    async fn compare(&self, folder: &str, names: &[String]) -> Result<()> {
         let (from, to, names) = (self.on.folder.join("origin"), self.on.folder.join(folder), names.to_vec());
         let compare = move || {
             for name in names {
@@ -131,13 +122,13 @@ impl Stage {
         apart(compare).await
     }
 
-    async fn remove(&self, folder: &str) -> anyhow::Result<()> {
+    async fn remove(&self, folder: &str) -> Result<()> {
         let folder = self.on.folder.join(folder);
         apart(move || Ok(fs::remove_dir_all(folder)?)).await
     }
 
     /// A reader that follows what is updated, once it has that.
-    pub(super) async fn follow(&self) -> anyhow::Result<Child> {
+    pub(super) async fn follow(&self) -> Result<Child> {
         fs::create_dir_all(self.on.folder.join("follower"))?;
         let follower = self.peer(READER, "follower", &["follow", "doc"])?.spawn()?;
         until(LINKED_WITHIN, async || {
@@ -149,7 +140,7 @@ impl Stage {
     }
 
     /// How long a small change takes from the origin's `share` to the follower's place.
-    pub(super) async fn update(&self, seed: u64) -> anyhow::Result<f64> {
+    pub(super) async fn update(&self, seed: u64) -> Result<f64> {
         let [at, there] = ["origin", "follower"].map(|folder| self.on.folder.join(folder).join("doc"));
         let changed = apart(move || {
             files::change(&at, CHANGE, seed)?;
@@ -172,7 +163,7 @@ impl Stage {
     }
 
     /// So many readers get the large file at once: how long the last one takes.
-    pub(super) async fn crowd(&self, readers: usize) -> anyhow::Result<f64> {
+    pub(super) async fn crowd(&self, readers: usize) -> Result<f64> {
         let folders: Vec<String> = (0..readers).map(|n| format!("reader {n}")).collect();
         let getting =
             folders.iter().zip(READER..).map(|(folder, host)| self.carry_out(host, folder, &["get", "big"]));
@@ -185,7 +176,7 @@ impl Stage {
     }
 
     /// Answers each connection to the origin's host with as many bytes as it asks for.
-    fn serve_plain(&self) -> anyhow::Result<()> {
+    fn serve_plain(&self) -> Result<()> {
         let at = SocketAddr::new(self.wan.host(ORIGIN).addr.ip(), PLAIN_PORT);
         let listener = self.wan.host(ORIGIN).namespace.within(|| TcpListener::bind(at))?;
         let serve = move || {
@@ -202,7 +193,7 @@ impl Stage {
     }
 
     /// How long this many bytes take over a TCP connection that is opened for them.
-    pub(super) async fn plain(&self, size: u64) -> anyhow::Result<f64> {
+    pub(super) async fn plain(&self, size: u64) -> Result<f64> {
         let (at, reader) =
             (SocketAddr::new(self.wan.host(ORIGIN).addr.ip(), PLAIN_PORT), self.namespace(READER));
         let get = move || {
@@ -221,7 +212,7 @@ impl Stage {
     }
 
     /// How long rsync takes for the small files, from its own server; `None` where it is not installed.
-    pub(super) async fn rsync(&self) -> anyhow::Result<Option<f64>> {
+    pub(super) async fn rsync(&self) -> Result<Option<f64>> {
         let (at, to) = (self.wan.host(ORIGIN).addr.ip(), self.on.folder.join("copy"));
         let config = self.on.folder.join("rsyncd.conf");
         let root = rustix::process::geteuid().as_raw();
@@ -231,19 +222,15 @@ impl Stage {
         );
         fs::write(&config, text)?;
         let mut serve = std::process::Command::new("rsync");
-        serve
-            .args(["--daemon", "--no-detach"])
-            .arg(format!("--config={}", config.display()))
-            .arg(format!("--port={RSYNC_PORT}"));
+        serve.args(["--daemon", "--no-detach", &format!("--port={RSYNC_PORT}")]);
+        serve.arg(format!("--config={}", config.display()));
         let mut get = std::process::Command::new("rsync");
         get.arg("-a").arg(format!("rsync://{at}:{RSYNC_PORT}/m/")).arg(&to);
         if std::process::Command::new("rsync").arg("--version").stdout(Stdio::null()).status().is_err() {
             return Ok(None);
         }
-        let mut server = Command::from(self.namespace(ORIGIN).command(&serve))
-            .kill_on_drop(true)
-            .stdin(Stdio::null())
-            .spawn()?;
+        let mut server = Command::from(self.namespace(ORIGIN).command(&serve));
+        let mut server = server.kill_on_drop(true).stdin(Stdio::null()).spawn()?;
         let mut took_s = None;
         until(LINKED_WITHIN, async || {
             let began = Instant::now();

@@ -32,7 +32,7 @@ impl Door {
     }
 
     /// How often it was asked, how often there was no answer in time, and the longest that one took.
-    pub(super) async fn end(self) -> anyhow::Result<(usize, usize, Duration)> {
+    pub(super) async fn end(self) -> Result<(usize, usize, Duration)> {
         self.stop.cancel();
         let took = self.asking.await?;
         let longest = took.iter().flatten().max().copied().unwrap_or_default();
@@ -48,7 +48,7 @@ pub(super) struct News {
 
 impl News {
     /// A batch of versions that the holder has older ones of, one after the other until `until`.
-    pub(super) async fn begin(arena: &Arena, until: Instant) -> anyhow::Result<Self> {
+    pub(super) async fn begin(arena: &Arena, until: Instant) -> Result<Self> {
         let identity = Identity::generate();
         let older: Vec<_> =
             (0..BATCH_MAX).map(|n| sign_record(&identity, &format!("news/{n}.bin"))).collect();
@@ -62,7 +62,7 @@ impl News {
     }
 
     /// How many were published, and how many of these the holder has not heard of.
-    pub(super) async fn end(self) -> anyhow::Result<(usize, usize)> {
+    pub(super) async fn end(self) -> Result<(usize, usize)> {
         let published = self.publishing.await?;
         let told = locked(&self.holder.told);
         Ok((published.len(), published.difference(&told).count()))

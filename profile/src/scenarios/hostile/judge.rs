@@ -270,11 +270,7 @@ pub(super) fn report(all: &[Attacked], options: &Hostile, deployment: &Deploymen
     if options.goals {
         let goals: Vec<Goal> = all.iter().flat_map(|attacked| attacked.goals(options.seconds)).collect();
         // An attack that harms is a result.
-        return Report {
-            pictures,
-            is_broken: false,
-            ..crate::report::goals::report(&goals, "", interrupted)
-        };
+        return Report { pictures, is_broken: false, ..goals::report(&goals, "", interrupted) };
     }
     let lines = all.iter().map(Attacked::line);
     let lines: Vec<_> = [HEADS.split('|').map(str::to_owned).collect()].into_iter().chain(lines).collect();
@@ -282,19 +278,15 @@ pub(super) fn report(all: &[Attacked], options: &Hostile, deployment: &Deploymen
     let notes = all.iter().filter(|attacked| !attacked.notes.is_empty());
     let notes = notes.map(|attacked| format!("{}: {}.", attacked.attack, attacked.notes.join("; ")));
     let held = all.iter().filter(|attacked| attacked.judged.missed.is_empty()).count();
+    let (setting, seconds, within_s) = (deployment.in_words(), options.seconds, RECOVERED_WITHIN.as_secs());
     Report {
         kind: Some("hostile"),
         head: format!(
-            "Honest clients under attack, {}. Each attack lasts {} s, with figures of as long before.\n\
+            "Honest clients under attack, {setting}. Each attack lasts {seconds} s, with figures of as long before.\n\
              The attacked nodes run as users get them; all that is hostile comes from one other address and runs at nice 19.\n\
              Must hold: p99 <= 1.5 x before + 2 ms of what is found (10 ms where the rogue uses up a core), + 250 ms of misses \
-             and searches; each honest node <= {} MiB, and all but {} given back; recovered within {} s; no answer wrong, \
-             incomplete or missing.",
-            deployment.in_words(),
-            options.seconds,
-            MEMORY_MIB,
-            KEPT_MIB,
-            RECOVERED_WITHIN.as_secs()
+             and searches; each honest node <= {MEMORY_MIB} MiB, and all but {KEPT_MIB} given back; recovered within \
+             {within_s} s; no answer wrong, incomplete or missing."
         ),
         sections: vec![Section { table: aligned(&lines), rows, ..Section::default() }],
         foot: notes.chain([format!("{held} of {} held.", all.len())]).collect(),

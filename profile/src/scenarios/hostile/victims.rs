@@ -62,7 +62,7 @@ impl Victims {
         arena: &mut Arena,
         names: Vec<String>,
         stop: CancellationToken,
-    ) -> anyhow::Result<JoinHandle<()>> {
+    ) -> Result<JoinHandle<()>> {
         let start = arena.net.peers(0);
         let (reader, bait) = (start.start("reader").await?, start.start("bait").await?);
         let ids = Arc::clone(&self.ids);
@@ -90,7 +90,7 @@ impl Victims {
         }))
     }
 
-    pub(super) async fn elder(arena: &mut Arena) -> anyhow::Result<()> {
+    pub(super) async fn elder(arena: &mut Arena) -> Result<()> {
         let names: Vec<String> = (0..ELDER_NAMES).map(|n| format!("elder/file-{n}.bin")).collect();
         let targets = arena.register_all(0, &names).await?;
         targets.into_iter().step_by(ELDER_NAMES / ELDER_ASKED).for_each(|target| arena.load.add(target));
@@ -118,10 +118,13 @@ impl Victims {
         arena: &mut Arena,
         bait: &str,
         until: Instant,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         sleep_until(until.min(Instant::now() + PROVOKED_AFTER)).await;
         let target = match attack {
-            Attack::Crowd => Some(arena.latecomer("latecomer/file.bin").await?),
+            Attack::Crowd => {
+                let latecomer = arena.net.join().await?;
+                Some(arena.register(latecomer, "latecomer/file.bin").await?)
+            }
             Attack::Origins => Some(arena.register(0, bait).await?),
             _ => None,
         };

@@ -1,7 +1,5 @@
 //! The same index without a network: what the work itself costs.
 
-use std::{hint::black_box, time::Instant};
-
 use nekoindexer::{state::State, state::index::Session, state::merge::Merge};
 
 use crate::scenarios::prelude::*;

@@ -1,6 +1,6 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
-use std::{sync::atomic::AtomicBool, sync::atomic::Ordering, time::Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::{FutureExt, Stream, future::try_join};
 use nekoproto::Names;
@@ -21,9 +21,9 @@ pub(crate) struct Timing {
 
 impl Timing {
     /// Makes `calls`, `in_flight` at a time; each gives its number of names and its time.
-    pub(crate) async fn of<F>(calls: impl Stream<Item = F>, in_flight: usize) -> anyhow::Result<Self>
+    pub(crate) async fn of<F>(calls: impl Stream<Item = F>, in_flight: usize) -> Result<Self>
     where
-        F: Future<Output = anyhow::Result<(usize, Duration)>>,
+        F: Future<Output = Result<(usize, Duration)>>,
     {
         let began = Instant::now();
         let done: Vec<_> = calls.buffer_unordered(in_flight).try_collect().await?;
@@ -85,7 +85,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    pub(crate) async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
+    pub(crate) async fn start(deployment: &Deployment, identity: Identity) -> Result<Self> {
         let net = Net::single(deployment).await?;
         let client = net.client(0, identity).await?;
         for _ in 0..WARM_UP {
@@ -100,7 +100,7 @@ impl Subject {
         records: &[SignedRecord],
         batch: usize,
         in_flight: usize,
-    ) -> anyhow::Result<Timing> {
+    ) -> Result<Timing> {
         let batches: Vec<Vec<SignedRecord>> = records.chunks(batch).map(<[_]>::to_vec).collect();
         let call = |batch: Vec<SignedRecord>| async move {
             let (sent, count) = (Instant::now(), batch.len());
@@ -117,7 +117,7 @@ impl Subject {
         sample: &Known,
         in_flight: usize,
         count: usize,
-    ) -> anyhow::Result<(Timing, Timing)> {
+    ) -> Result<(Timing, Timing)> {
         let _progress = Progress::begin(&format!("{in_flight} in flight"), 2 * count, self.net.watch());
         let goes_on = |n| n < count && !self.net.watch().is_stopped();
         let hits = self.look_up_while(sample, true, goes_on, in_flight).await?;
@@ -132,7 +132,7 @@ impl Subject {
         is_hit: bool,
         goes_on: impl Fn(usize) -> bool,
         in_flight: usize,
-    ) -> anyhow::Result<Timing> {
+    ) -> Result<Timing> {
         let nothing = QueryReply { complete: true, ..QueryReply::default() };
         let call = |n: usize| {
             let n = n % sample.records.len();
@@ -158,8 +158,8 @@ impl Subject {
         &self,
         sample: &Known,
         in_flight: usize,
-        work: impl Future<Output = anyhow::Result<T>>,
-    ) -> anyhow::Result<(T, Timing)> {
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<(T, Timing)> {
         let is_done = AtomicBool::new(false);
         let work = work.inspect(|_| is_done.store(true, Ordering::Relaxed));
         let goes_on = |_| !is_done.load(Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Subject {
         count: usize,
         batch: usize,
         in_flight: usize,
-    ) -> anyhow::Result<Timing> {
+    ) -> Result<Timing> {
         let all = sample.records.len();
         let batches: Vec<Range<usize>> =
             (0..all).step_by(batch).map(|from| from..(from + batch).min(all)).collect();

@@ -16,7 +16,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 pub(crate) struct Auditor {
     pub(crate) names: Names,
     follow: Request,
-    process: Process,
+    pub(crate) process: Process,
     pub(crate) arrived: Vec<Arrived>,
     pub(crate) missed: u64,
     /// Names that are none of this network's.
@@ -31,7 +31,7 @@ impl Auditor {
         peer: PeerOptions,
         pause_ms: u64,
         names: Names,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         let process = on.process("reader", Role::Peer(peer)).await?;
         let (arrived, missed, strange, peak_bytes) = Default::default();
         let follow = Request::Follow { pause_ms };
@@ -42,28 +42,19 @@ impl Auditor {
         Ok(auditor)
     }
 
-    /// Kills it, without a word; what it had not told yet is not known.
-    pub(crate) async fn kill(&mut self) {
-        self.process.kill().await;
-    }
-
-    pub(crate) async fn come_back(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn come_back(&mut self) -> Result<()> {
         self.process.again().await?;
         self.call::<()>(&self.follow.clone()).await
     }
 
-    async fn call<T: serde::de::DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
+    async fn call<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T> {
         ensure!(self.process.id().is_some(), "the reader is dead");
         self.process.tells_within(ANSWERS_WITHIN, request).await
     }
 
     /// Downloads whatever is newer than its copies, but for the name that is `dropped`, again until all of it came or there
     /// is no time left.
-    pub(crate) async fn download_until(
-        &mut self,
-        until: Instant,
-        dropped: Option<usize>,
-    ) -> anyhow::Result<()> {
+    pub(crate) async fn download_until(&mut self, until: Instant, dropped: Option<usize>) -> Result<()> {
         let mut names = self.names.all();
         if let Some(dropped) = dropped {
             names.remove(dropped);
@@ -76,7 +67,7 @@ impl Auditor {
         }
     }
 
-    async fn download(&mut self, names: Vec<String>) -> anyhow::Result<()> {
+    async fn download(&mut self, names: Vec<String>) -> Result<()> {
         let request = Request::Download { names, at_s: 0.0 };
         let Downloads { failed, .. } = self.call(&request).await?;
         ensure!(failed.is_empty(), "{} downloads failed, such as {}", failed.len(), failed[0]);
@@ -84,7 +75,7 @@ impl Auditor {
     }
 
     /// Takes what arrived, if it lives.
-    pub(crate) async fn look(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn look(&mut self) -> Result<()> {
         let Some(pid) = self.process.id() else { return Ok(()) };
         let Arrivals { arrived, missed } = self.call(&Request::Arrived).await?;
         self.peak_bytes = self.peak_bytes.max(machine::peak_bytes(pid).unwrap_or(0));
@@ -98,18 +89,18 @@ impl Auditor {
         Ok(())
     }
 
-    pub(crate) async fn knows(&mut self, acknowledged: &[Acknowledged]) -> anyhow::Result<bool> {
+    pub(crate) async fn knows(&mut self, acknowledged: &[Acknowledged]) -> Result<bool> {
         let versions = self.versions().await?;
         Ok(acknowledged.iter().all(|one| versions[one.name].known >= one.version))
     }
 
-    async fn versions(&mut self) -> anyhow::Result<Vec<Versions>> {
+    async fn versions(&mut self) -> Result<Vec<Versions>> {
         let request = Request::Held(self.names.all());
         self.call(&request).await
     }
 
     /// What it has of each name, bytes and all.
-    pub(crate) async fn held(&mut self) -> anyhow::Result<Vec<Held>> {
+    pub(crate) async fn held(&mut self) -> Result<Vec<Held>> {
         let versions = self.versions().await?;
         let dir = self.process.dir.clone();
         let held = versions.into_iter().enumerate().map(|(name, Versions { held: version, .. })| {
@@ -125,7 +116,7 @@ pub(crate) struct Status(pub(crate) Http);
 
 impl Status {
     /// Reads both; an error if they contradict each other. Names, and records registered since its start.
-    pub(crate) async fn read(&self) -> anyhow::Result<(u64, u64)> {
+    pub(crate) async fn read(&self) -> Result<(u64, u64)> {
         let (_, before) = self.status().await?;
         let metrics = self.0.text("/metrics").await?;
         let (names, after) = self.status().await?;
@@ -138,14 +129,14 @@ impl Status {
         Ok((names, after))
     }
 
-    async fn status(&self) -> anyhow::Result<(u64, u64)> {
+    async fn status(&self) -> Result<(u64, u64)> {
         let status = self.0.json("/status").await?;
         let figure = |key: &str| status[key].as_u64().with_context(|| format!("/status does not say {key}"));
         Ok((figure("names")?, figure("registered")?))
     }
 
     /// An error unless the figures agree with `names` that were published, and `acknowledged` versions of them.
-    pub(crate) async fn agree(&self, names: usize, acknowledged: usize) -> anyhow::Result<()> {
+    pub(crate) async fn agree(&self, names: usize, acknowledged: usize) -> Result<()> {
         let (listed, records) = self.read().await?;
         ensure!(listed == names as u64, "/status counts {listed} names of {names}");
         ensure!(records >= acknowledged as u64, "/status counts {records} records of {acknowledged}");

@@ -95,12 +95,11 @@ pub fn judge(
 
 impl Delivered {
     pub fn faults(&self) -> Vec<String> {
-        let all = [
+        some_of([
             (self.lost, "acknowledged and lost"),
             (self.went_back, "older after newer"),
             (self.never_shared, "never shared"),
             (self.wrong, "wrong bytes"),
-        ];
-        some_of(all).collect()
+        ])
     }
 }

@@ -9,7 +9,6 @@ use super::{
     work::Done, work::Finder, work::Job, work::Names, work::Worker,
 };
 use crate::node::{Private, network, start_peer};
-use crate::plan::topology::Graph;
 use crate::scenarios::prelude::*;
 
 pub(crate) const INDEXERS: usize = 3;
@@ -32,8 +31,6 @@ pub(crate) struct Network {
     workers: Vec<Worker>,
     working: Vec<JoinHandle<Done>>,
     pub(crate) done: Done,
-    /// Publications before the load began.
-    pub(crate) first: usize,
     /// What the reader has in the end; nothing if that is not known.
     pub(crate) held: Vec<Held>,
     pub(crate) faults: Vec<String>,
@@ -41,7 +38,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// Starts the indexers of the n-th network of this run.
-    pub(crate) async fn start(plan: &Arc<Plan>, n: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn start(plan: &Arc<Plan>, n: usize) -> Result<Self> {
         let (options, networks) = (&plan.options, plan.trial.networks());
         let of = if options.broken == Some(Broken::Mix) { 0 } else { n };
         let private = Private { name: format!("load-{of}"), secret: format!("{of}").repeat(64) };
@@ -52,7 +49,7 @@ impl Network {
         let plan = Arc::clone(plan);
         let names = Names { label: ["a", "b"][n], workers: plan.workers(), each: options.names };
         let (strangers, origin, auditor, stop, workers) = Default::default();
-        let (working, done, first, held, faults) = Default::default();
+        let (working, done, held, faults) = Default::default();
         Ok(Self {
             net,
             plan,
@@ -66,14 +63,13 @@ impl Network {
             workers,
             working,
             done,
-            first,
             held,
             faults,
         })
     }
 
     /// Publishes all names for the first time, and starts the reader.
-    pub(crate) async fn begin(&mut self, strangers: Vec<SocketAddr>) -> anyhow::Result<()> {
+    pub(crate) async fn begin(&mut self, strangers: Vec<SocketAddr>) -> Result<()> {
         self.strangers = strangers;
         self.start_origin().await?;
         let job = Arc::new(self.job().await?);
@@ -89,7 +85,6 @@ impl Network {
             let copied = Command::new("cp").arg("-r").args([from, to]).status().await?;
             ensure!(copied.success(), "cannot copy the folder of the origin");
         }
-        self.first = job.names.count();
         if self.plan.trial != Trial::Disk {
             self.start_auditor().await;
         }
@@ -101,7 +96,7 @@ impl Network {
         self.net.addrs().into_iter().skip(1).rev().chain(self.strangers.iter().copied()).collect()
     }
 
-    fn peer(&self, dir: &str, indexers: Vec<SocketAddr>) -> anyhow::Result<Config> {
+    fn peer(&self, dir: &str, indexers: Vec<SocketAddr>) -> Result<Config> {
         let Deployment { security, network: private, .. } = &self.net.deployment;
         let (network, access) = network(private.as_ref())?;
         let indexers = indexers.into_iter().map(Into::into).collect();
@@ -113,7 +108,7 @@ impl Network {
     }
 
     /// Starts the origin, at the first indexer.
-    async fn start_origin(&mut self) -> anyhow::Result<()> {
+    async fn start_origin(&mut self) -> Result<()> {
         let dir = self.dir("origin");
         for worker in 0..self.names.workers {
             fs::create_dir_all(dir.join(format!("w{worker:03}")))?;
@@ -127,15 +122,18 @@ impl Network {
     }
 
     /// Ends the origin as a crash would.
-    async fn kill_origin(&mut self) -> anyhow::Result<()> {
+    async fn kill_origin(&mut self) -> Result<()> {
         let origin = self.origin.take().and_then(Arc::into_inner).context("the origin is still called")?;
         origin.kill().await
     }
 
     /// What the workers of this network share; they look names up at the indexers of the reader.
-    async fn job(&self) -> anyhow::Result<Job> {
+    async fn job(&self) -> Result<Job> {
         let asker = match self.plan.protocol {
-            Protocol::Rest => Finder::rest(self.net.nodes[1..].iter().rev().filter_map(|node| node.http)),
+            Protocol::Rest => {
+                let doors = self.net.nodes[1..].iter().rev().filter_map(|node| node.http);
+                Finder::Rest(doors.map(|door| Http::new(door, None)).collect())
+            }
             Protocol::Native => {
                 let peer = start_peer(self.peer("asker", self.far_indexers())?);
                 Finder::Native(Box::new(self.plan.runtime.spawn(peer).await??))
@@ -182,13 +180,13 @@ impl Network {
     }
 
     /// Keeps what went wrong, each once.
-    pub(crate) fn note(&mut self, done: anyhow::Result<()>) {
+    pub(crate) fn note(&mut self, done: Result<()>) {
         let fault = done.err().map(|error| format!("{error:#}"));
         self.faults.extend(fault.filter(|fault| !self.faults.contains(fault)));
     }
 
     /// Kills the origin and the indexers, starts them again, and then the reader.
-    pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn restart(&mut self) -> Result<()> {
         self.kill_origin().await?;
         for n in 0..INDEXERS {
             self.net.kill(n).await;
@@ -216,20 +214,20 @@ impl Network {
         // While an indexer is gone it cannot answer.
         let unanswered = if self.plan.trial == Trial::Crash { 0 } else { done.unanswered };
         let strange = self.auditor.as_ref().map_or(0, |auditor| auditor.strange);
-        let all = [
+        let mut broken = some_of([
             (done.failed, "versions that could not be shared"),
             (unanswered, "lookups without an answer"),
             (done.older, "lookups older than acknowledged"),
             (done.foreign, "lookups with files of others"),
             (strange, "names of others arrived"),
-        ];
-        let is_said = done.failed + unanswered > 0;
-        some_of(all).chain(done.faults.iter().filter(|_| is_said).cloned()).collect()
+        ]);
+        broken.extend(done.faults.iter().filter(|_| done.failed + unanswered > 0).cloned());
+        broken
     }
 
     pub(crate) async fn stop(mut self) {
         if let Some(auditor) = &mut self.auditor {
-            auditor.kill().await;
+            auditor.process.kill().await;
         }
         self.workers.clear();
         if self.origin.is_some() {

@@ -1,15 +1,12 @@
 //! The peer that publishes: by its own interface in this process, or as `nekopeer serve --http` by REST.
 
-use std::{process::ExitCode, process::Stdio};
+use std::process::ExitCode;
 
 use clap::Parser;
 use nekopeer::{Config, cli};
 use nekoproto::transport::NetworkSecret;
 use rustix::{process::Signal, process::set_parent_process_death_signal};
-use tokio::{
-    fs, io::AsyncBufReadExt, io::BufReader, io::Lines, process::Child, process::ChildStdout,
-    process::Command, sync::Semaphore, sync::oneshot,
-};
+use tokio::{fs, io::AsyncBufReadExt, io::BufReader, process::Child, process::Command, sync::Semaphore};
 
 use crate::node::{Private, start_peer};
 use crate::outcome::Outcome;
@@ -43,15 +40,17 @@ pub(crate) struct Origin {
 }
 
 enum Interface {
-    Native { peer: PeerHandle, waiting: Mutex<Vec<Waiting>>, calls: Semaphore },
-    Rest { daemon: Box<Daemon>, http: Http, requests: Semaphore },
-}
-
-/// A process that is `nekopeer`; dropping it kills it.
-pub(crate) struct Daemon {
-    child: Child,
-    /// Kept open: it may write more.
-    _stdout: Lines<BufReader<ChildStdout>>,
+    Native {
+        peer: PeerHandle,
+        waiting: Mutex<Vec<Waiting>>,
+        calls: Semaphore,
+    },
+    /// A process that is `nekopeer`; dropping it kills it.
+    Rest {
+        daemon: Box<Child>,
+        http: Http,
+        requests: Semaphore,
+    },
 }
 
 impl Origin {
@@ -61,7 +60,7 @@ impl Origin {
         config: Config,
         private: Option<&Private>,
         runtime: &Handle,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self> {
         match protocol {
             Protocol::Native => {
                 let peer = runtime.spawn(start_peer(config)).await??;
@@ -70,13 +69,12 @@ impl Origin {
                 Ok(Self { node, by: Interface::Native { peer, waiting, calls } })
             }
             Protocol::Rest => {
-                let (daemon, at, token) = Daemon::start(&config, private).await?;
-                let daemon = Box::new(daemon);
+                let (daemon, at, token) = start_daemon(&config, private).await?;
                 let status = Http::new(at, Some(token.clone())).json("/status").await?;
                 let node = status["node"].as_str().context("a peer without an id")?.to_owned();
                 // The runtime of the workers has connections of its own.
                 let (http, requests) = (Http::new(at, Some(token)), Semaphore::new(REQUESTS_AT_ONCE));
-                Ok(Self { node, by: Interface::Rest { daemon, http, requests } })
+                Ok(Self { node, by: Interface::Rest { daemon: Box::new(daemon), http, requests } })
             }
         }
     }
@@ -103,10 +101,10 @@ impl Origin {
     }
 
     /// Ends it as a crash would: nothing is withdrawn.
-    pub(crate) async fn kill(self) -> anyhow::Result<()> {
+    pub(crate) async fn kill(self) -> Result<()> {
         match self.by {
             Interface::Native { peer, .. } => peer.abort().await,
-            Interface::Rest { mut daemon, .. } => daemon.child.kill().await?,
+            Interface::Rest { mut daemon, .. } => daemon.kill().await?,
         }
         Ok(())
     }
@@ -134,7 +132,7 @@ async fn publish_waiting(peer: &PeerHandle, waiting: &Mutex<Vec<Waiting>>) {
     }
 }
 
-fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
+fn versions(answer: &Value) -> Result<Arc<HashMap<String, u64>>> {
     let failed = answer["failed"].as_array().and_then(|failed| failed.first());
     ensure!(failed.is_none(), "cannot share: {}", failed.unwrap_or_default());
     ensure!(answer["confirmed"] == true, "no indexer has confirmed what was shared");
@@ -143,31 +141,31 @@ fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
     Ok(Arc::new(published.iter().filter_map(version).collect()))
 }
 
-impl Daemon {
-    /// Starts it; returns when its HTTP door is open, with where that is and the token for it.
-    async fn start(config: &Config, private: Option<&Private>) -> anyhow::Result<(Self, SocketAddr, String)> {
-        fs::create_dir_all(&config.dir).await?;
-        let log = config.dir.with_extension("log");
-        let indexers: Vec<String> = config.indexers.iter().map(|at| at.addr.to_string()).collect();
-        let listen = config.listen.context("an origin listens")?;
-        let mut command = Command::from(nekopeer(listen, &indexers.join(","), &config.dir, config.security)?);
-        command.args(["--http", "127.0.0.1:0"]);
-        if let Some(Private { name, secret }) = private {
-            command.arg(format!("--network={name}")).env(SECRET, secret);
-        }
-        command.arg("serve").process_group(0).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(std::fs::File::create(&log)?);
-        let mut child = command.spawn().context("cannot start nekopeer")?;
-        let mut stdout = BufReader::new(child.stdout.take().context("nekopeer has no output")?).lines();
-        let Some(line) = stdout.next_line().await? else {
-            return Err(anyhow!("nekopeer did not start: {}", fs::read_to_string(&log).await?.trim()));
-        };
-        let addr =
-            line.strip_prefix("http on http://").and_then(|rest| rest.trim_end_matches('/').parse().ok());
-        let addr = addr.with_context(|| format!("nekopeer says: {line}"))?;
-        let token = fs::read_to_string(config.data_dir().join("http.token")).await?.trim().to_owned();
-        Ok((Self { child, _stdout: stdout }, addr, token))
+/// Starts it; returns when its HTTP door is open, with where that is and the token for it.
+async fn start_daemon(config: &Config, private: Option<&Private>) -> Result<(Child, SocketAddr, String)> {
+    fs::create_dir_all(&config.dir).await?;
+    let log = config.dir.with_extension("log");
+    let indexers: Vec<String> = config.indexers.iter().map(|at| at.addr.to_string()).collect();
+    let listen = config.listen.context("an origin listens")?;
+    let mut command = Command::from(nekopeer(listen, &indexers.join(","), &config.dir, config.security)?);
+    command.args(["--http", "127.0.0.1:0"]);
+    if let Some(Private { name, secret }) = private {
+        command.arg(format!("--network={name}")).env(SECRET, secret);
     }
+    command.arg("serve").process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(std::fs::File::create(&log)?);
+    let mut child = command.spawn().context("cannot start nekopeer")?;
+    // It stays open: more may be written to it.
+    let stdout = child.stdout.as_mut().context("nekopeer has no output")?;
+    let mut line = String::new();
+    if BufReader::new(stdout).read_line(&mut line).await? == 0 {
+        bail!("nekopeer did not start: {}", fs::read_to_string(&log).await?.trim());
+    }
+    let line = line.trim_end();
+    let addr = line.strip_prefix("http on http://").and_then(|rest| rest.trim_end_matches('/').parse().ok());
+    let addr = addr.with_context(|| format!("nekopeer says: {line}"))?;
+    let token = fs::read_to_string(config.data_dir().join("http.token")).await?.trim().to_owned();
+    Ok((child, addr, token))
 }
 
 /// `nekopeer` as a process of this program, without a command yet.
@@ -195,18 +193,17 @@ pub(crate) struct Told {
 }
 
 impl Told {
+    /// Is `nekopeer`, told so, until its parent is gone.
     pub(crate) fn run(&self) -> Result<Outcome, Fault> {
-        run_daemon(&self.args).or_cannot_begin().map(|()| Outcome::Done)
+        set_parent_process_death_signal(Some(Signal::KILL)).or_cannot_begin()?;
+        let told = [DAEMON].into_iter().chain(self.args.iter().map(String::as_str));
+        let mut args = cli::Args::try_parse_from(told).or_cannot_begin()?;
+        if let Ok(secret) = std::env::var(SECRET) {
+            args.node.access.loaded.secret = Some(NetworkSecret::new(secret.as_bytes()).or_cannot_begin()?);
+        }
+        match cli::execute(args) == ExitCode::SUCCESS {
+            true => Ok(Outcome::Done),
+            false => Err(Fault::Begin(anyhow!("nekopeer has failed"))),
+        }
     }
-}
-
-/// Is `nekopeer`, told `args`, until its parent is gone.
-fn run_daemon(args: &[String]) -> anyhow::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    let mut args = cli::Args::try_parse_from([DAEMON].into_iter().chain(args.iter().map(String::as_str)))?;
-    if let Ok(secret) = std::env::var(SECRET) {
-        args.node.access.loaded.secret = Some(NetworkSecret::new(secret.as_bytes())?);
-    }
-    ensure!(cli::execute(args) == ExitCode::SUCCESS, "nekopeer has failed");
-    Ok(())
 }

@@ -61,7 +61,7 @@ pub(crate) async fn run(plan: &Arc<Plan>) -> Result<(Row, Points), Fault> {
     Ok(measured)
 }
 
-async fn begin(nets: &mut [Network]) -> anyhow::Result<()> {
+async fn begin(nets: &mut [Network]) -> Result<()> {
     let addrs: Vec<_> = nets.iter().map(|net| net.net.addrs()).collect();
     for (n, net) in nets.iter_mut().enumerate() {
         let others = addrs.iter().enumerate().filter(|(m, _)| *m != n);
@@ -104,22 +104,16 @@ async fn happens(mishap: Mishap, net: &mut Network) {
     const LAST: usize = INDEXERS - 1;
     let Some(auditor) = &mut net.auditor else { return };
     let done = match mishap {
-        Mishap::ReaderDies => {
-            auditor.kill().await;
-            Ok(())
-        }
+        Mishap::ReaderDies => return auditor.process.kill().await,
         Mishap::ReaderReturns => auditor.come_back().await,
-        Mishap::IndexerDies => {
-            net.net.kill(LAST).await;
-            Ok(())
-        }
+        Mishap::IndexerDies => return net.net.kill(LAST).await,
         Mishap::IndexerReturns => net.net.revive(LAST).await,
     };
     net.note(done);
 }
 
 /// What comes after the last publication: all that was acknowledged must arrive.
-async fn finish(plan: &Plan, net: &mut Network) -> anyhow::Result<()> {
+async fn finish(plan: &Plan, net: &mut Network) -> Result<()> {
     let all_run = net.net.all_run();
     net.note(all_run);
     if plan.trial == Trial::Disk {
@@ -155,7 +149,8 @@ fn summary(plan: &Plan, nets: &[Network], lasted: Duration) -> (Row, Points) {
         all.push(judged);
     }
     let of_nets = |of: fn(&Network) -> usize| nets.iter().map(of).sum::<usize>();
-    let published = of_nets(|net| net.done.acknowledged.len().saturating_sub(net.first));
+    // All were published once before the load began.
+    let published = of_nets(|net| net.done.acknowledged.len().saturating_sub(net.names.count()));
     let sum = |of: fn(&Delivered) -> usize| all.iter().map(of).sum::<usize>();
     let auditors = || nets.iter().filter_map(|net| net.auditor.as_ref());
     let peak_bytes = auditors().map(|auditor| auditor.peak_bytes).max().unwrap_or(0);

@@ -131,7 +131,7 @@ impl Worker {
     }
 
     /// Writes new bytes under all of its names, and publishes them.
-    pub(crate) async fn publish(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn publish(&mut self) -> Result<()> {
         let (job, number) = (Arc::clone(&self.job), self.rounds);
         self.rounds += 1;
         let names = self.number * job.names.each..(self.number + 1) * job.names.each;
@@ -139,7 +139,7 @@ impl Worker {
             *self.done.attempts.entry(name).or_default() += 1;
         }
         let (writer, written) = (Arc::clone(&job), names.clone());
-        let write = move || -> std::io::Result<Vec<PathBuf>> {
+        let write = move || -> io::Result<Vec<PathBuf>> {
             let write = |name| {
                 let path = writer.dir.join(writer.names.text(name));
                 // Later bytes are no fewer. Cut to nothing first, each file would go to disk as it is closed.
@@ -190,12 +190,8 @@ pub(crate) enum Finder {
 }
 
 impl Finder {
-    pub(crate) fn rest(doors: impl IntoIterator<Item = SocketAddr>) -> Self {
-        Self::Rest(doors.into_iter().map(|door| Http::new(door, None)).collect())
-    }
-
     /// The origins and versions that are found under a name, and whether these are all.
-    async fn versions(&self, name: &str) -> anyhow::Result<(Vec<(String, u64)>, bool)> {
+    async fn versions(&self, name: &str) -> Result<(Vec<(String, u64)>, bool)> {
         match self {
             Self::Native(peer) => {
                 let answer = peer.query(&FileName::new(name)?, TTL_HOPS).await?;

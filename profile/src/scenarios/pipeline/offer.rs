@@ -1,8 +1,6 @@
 //! What goes down the line: messages that are offered at a rate, whatever becomes of earlier ones, many of them in each call;
 //! and newer versions of files.
 
-use std::time::Instant;
-
 use futures::stream::FuturesUnordered;
 use nekoproto::{NoAnswer, Refusal, probe::ProbeEnd, probe::ProbeReply, probe::ProbeRequest};
 
@@ -153,7 +151,7 @@ pub(crate) struct Announced {
 }
 
 /// Announces this number of versions, rounded up to whole batches.
-pub(crate) async fn announce(stand: &Stand, versions: usize) -> anyhow::Result<Announced> {
+pub(crate) async fn announce(stand: &Stand, versions: usize) -> Result<Announced> {
     let (origin, holder) = (stand.client(false).await?, stand.client(true).await?);
     let identity = Identity::generate();
     let batches = versions.div_ceil(BATCH_MAX);
@@ -179,7 +177,7 @@ pub(crate) async fn announce(stand: &Stand, versions: usize) -> anyhow::Result<A
 }
 
 /// Registers newer versions and has the network told of them; how many that were.
-async fn publish(origin: &Client, records: Vec<SignedRecord>) -> anyhow::Result<u64> {
+async fn publish(origin: &Client, records: Vec<SignedRecord>) -> Result<u64> {
     let versions = records.len() as u64;
     let request = RegisterRequest { records: Records::try_from(records)?, announce: true, partial: false };
     let reply = origin.calls.register(call_until(Instant::now() + ACKNOWLEDGED_WITHIN), request).await??;

@@ -4,9 +4,7 @@
 use std::net::Ipv4Addr;
 
 use anyhow::Error;
-use testkit::lan::Namespace;
 
-use crate::plan::topology::Graph;
 use crate::scenarios::prelude::*;
 
 /// Indexers, each of which names those beside it as neighbors.
@@ -27,7 +25,7 @@ pub(crate) struct Stand {
 }
 
 /// Gives the calling thread, and what it starts, a network of its own.
-pub(crate) fn leave_network() -> anyhow::Result<Namespace> {
+pub(crate) fn leave_network() -> Result<Namespace> {
     let here = Namespace::new().map_err(Error::msg)?;
     // Tried before: the thread cannot return to the network that it left.
     let pair = "link add near type veth peer name far\nlink del near";
@@ -37,7 +35,7 @@ pub(crate) fn leave_network() -> anyhow::Result<Namespace> {
 
 impl Stand {
     /// Starts the indexers, each in a network of its own if this thread is `here`, or else on loopback.
-    pub(crate) async fn start(on: &Deployment, here: Option<&Namespace>) -> anyhow::Result<Self> {
+    pub(crate) async fn start(on: &Deployment, here: Option<&Namespace>) -> Result<Self> {
         let (kept, mut places) = Net::places(on, &Graph::line(HOPS), 0)?;
         places.iter_mut().zip(1..).for_each(|(place, n)| place.label = format!("indexer {n}"));
         if let Some(here) = here {
@@ -64,7 +62,7 @@ impl Stand {
     }
 
     /// A peer at the first indexer, or at the last.
-    pub(crate) async fn client(&self, at_last: bool) -> anyhow::Result<Client> {
+    pub(crate) async fn client(&self, at_last: bool) -> Result<Client> {
         let (addr, at) = self.ends[usize::from(at_last)];
         let security = self.net.deployment.security;
         Client::connect(at, addr, nekoproto::Identity::generate(), security).await
@@ -84,7 +82,7 @@ fn end_of(network: u8, end: u8) -> SocketAddr {
     (Ipv4Addr::new(10, 77, network, end), PORT).into()
 }
 
-fn join(one: &Namespace, other: &Namespace, network: u8) -> anyhow::Result<()> {
+fn join(one: &Namespace, other: &Namespace, network: u8) -> Result<()> {
     let there = other.path();
     let pair = format!("link add near{network} type veth peer name far{network} netns {there}");
     one.tell("ip", &["-batch", "-"], &pair).map_err(Error::msg)?;

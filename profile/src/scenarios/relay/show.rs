@@ -63,7 +63,7 @@ impl Relayed {
     }
 
     pub(super) fn report(&self, deployment: &Deployment) -> Report {
-        let Self { ring, probes, .. } = *self;
+        let Self { ring: ring @ Ring { nodes, hops }, probes, .. } = *self;
         let rows = self.rows();
         let (picture, goals) = (self.picture(&rows), goals::section(&self.goals(&rows)));
         let [counts, processing, forwarding] = rows;
@@ -71,7 +71,7 @@ impl Relayed {
         let counted = "scenario received forwarded dropped circles errors memory_mib grown_mib tasks";
         let onward = "From each node to the next and back, with writing and reading the call:";
         let (dropped_at, last, wall_s) =
-            (ring.dropped_at() + 1, usize::from(ring.hops) + 1, self.wall.as_secs_f64());
+            (ring.dropped_at() + 1, usize::from(hops) + 1, self.wall.as_secs_f64());
         let foot = vec![
             format!(
                 "Computed: node {dropped_at} is stop {last} and has no hops left. {} of {probes} probes ended there.",
@@ -81,6 +81,7 @@ impl Relayed {
              1 870 to 2 060 us to the next, another machine.".to_owned(),
         ];
         let per_s = bytes(probes) / wall_s;
+        let (security, machine) = (security_name(deployment.security), machine::in_words());
         let facts = Row::of(json!({
             "probes": probes, "errors": self.errors, "dropped_at": dropped_at, "per_s": per_s, "fault": self.fault,
             "faults": self.faults,
@@ -88,11 +89,8 @@ impl Relayed {
         let report = Report {
             kind: Some("relay"),
             head: format!(
-                "{probes} probes of {} hops round {} indexers, each a process of its own, {}, {wall_s:.1} s, {per_s:.0} a second; {}.\n{}",
-                ring.hops,
-                ring.nodes,
-                security_name(deployment.security),
-                machine::in_words(),
+                "{probes} probes of {hops} hops round {nodes} indexers, each a process of its own, {security}, {wall_s:.1} s, \
+                 {per_s:.0} a second; {machine}.\n{}",
                 self.floor.in_words()
             ),
             sections: vec![

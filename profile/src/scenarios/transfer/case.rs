@@ -72,7 +72,7 @@ impl Case {
     }
 
     /// The first thing that makes no sense is the error.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> Result<()> {
         let within = |what: &str, is: u64, most: u64| {
             ensure!((1..=most).contains(&is), "the number of {what} must be 1 to {most}, not {is}");
             Ok(())
@@ -142,16 +142,10 @@ impl Case {
         for (what, count) in several.into_iter().filter(|(_, count)| *count > 1) {
             name += &format!(", {count} {what}");
         }
-        if self.by_news {
-            name += ", by news";
-        }
-        if let Some(percent) = self.corrupt {
-            name += &format!(", one of them corrupts {percent} %");
-        }
+        name.extend(self.by_news.then_some(", by news"));
+        name.extend(self.corrupt.map(|percent| format!(", one of them corrupts {percent} %")));
         for (cap, way) in [(self.cap_up, "up"), (self.cap_down, "down")] {
-            if let Some(cap) = cap {
-                name += &format!(", {}/s {way}", exact(cap.get()));
-            }
+            name.extend(cap.map(|cap| format!(", {}/s {way}", exact(cap.get()))));
         }
         name
     }
@@ -198,7 +192,7 @@ impl Case {
 }
 
 impl Bulk {
-    fn check(self) -> anyhow::Result<()> {
+    fn check(self) -> Result<()> {
         ensure!(self.size <= FILE_BYTES_MAX, "a file has at most {}", shown(FILE_BYTES_MAX));
         Ok(())
     }

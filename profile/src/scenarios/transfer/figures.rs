@@ -1,7 +1,5 @@
 //! What came of the rounds of one case, and what is said of it: for people, for machines, and as pictures. Pure.
 
-use std::collections::BTreeSet;
-
 use super::{case::Case, case::What, floor::Floors};
 use crate::node::{Moment, Sent, usage::SAMPLED_EVERY};
 use crate::report::{aligned, cells, turned};

@@ -1,9 +1,7 @@
 //! What no transfer of a file can be faster than: the same bytes over a plain socket into a file,
 //! unverified, and from file to file. Blocking threads, no runtime.
 
-use std::{
-    fs::File, io::Read, net::Ipv4Addr, net::Shutdown, net::TcpListener, net::TcpStream, time::Instant,
-};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 
 use rustix::fs::sendfile;
 
@@ -23,9 +21,9 @@ pub struct Floors {
 }
 
 /// Measures all of them for the file `source`, with targets in `folder` that are gone afterwards.
-pub fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
+pub fn measure(source: &Path, folder: &Path) -> Result<Floors> {
     let bytes = fs::metadata(source)?.len();
-    let timed = |work: fn(&Path, &Path) -> io::Result<()>| -> anyhow::Result<f64> {
+    let timed = |work: fn(&Path, &Path) -> io::Result<()>| -> Result<f64> {
         let target = folder.join("floor");
         let began = Instant::now();
         work(source, &target).context("cannot measure a floor")?;
@@ -38,7 +36,7 @@ pub fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
 }
 
 /// Seconds to copy the file `source` so many `times`, into as many files in `folder` that are gone afterwards.
-pub fn copies(source: &Path, folder: &Path, times: usize) -> anyhow::Result<f64> {
+pub fn copies(source: &Path, folder: &Path, times: usize) -> Result<f64> {
     let targets: Vec<PathBuf> = (0..times).map(|n| folder.join(format!("floor-{n}"))).collect();
     let began = Instant::now();
     let copied = targets.iter().try_for_each(|target| copied(source, target));

@@ -12,14 +12,14 @@ use crate::scenarios::prelude::*;
 const BEGIN_AFTER_S: f64 = 0.03;
 
 /// Does what the case of `stage` says for the `n`-th time.
-pub(crate) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
+pub(crate) async fn run(stage: &mut Stage, n: usize) -> Result<Round> {
     let mut round = Round { files: stage.goods.len(), ..Round::default() };
     match stage.case.what {
         What::Publish(bulk) => {
             stage.fresh_origin().await?;
-            reset(stage.senders()).await?;
+            told::<()>(stage.senders(), Request::Reset).await?;
             round.published = Some(stage.publish().await?);
-            round.senders = usages(stage.senders()).await?;
+            round.senders = told(stage.senders(), Request::Usage).await?;
             round.wanted_bytes = bulk.size;
             return Ok(round);
         }
@@ -27,8 +27,11 @@ pub(crate) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
             stage.fresh_origin().await?;
             round.published = Some(stage.publish().await?);
         }
-        What::Whole(_) => round.floors = floors(stage).await?,
-        What::Change(..) => {}
+        What::Whole(_) if stage.case.floors => {
+            let (source, folder) = (stage.path(), stage.origin.dir.clone());
+            round.floors = Some(apart(move || floor::measure(&source, &folder)).await?);
+        }
+        What::Whole(_) | What::Change(..) => {}
     }
     stage.listed(stage.case.sources).await?;
     let mut readers = stage.readers().await?;
@@ -39,45 +42,30 @@ pub(crate) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
         }
         round = Round { files: 1, is_change: true, ..Round::default() };
         change_it(stage, change, n).await?;
-        match stage.case.by_news {
-            true => round.copies_s = Some(copies(stage).await?),
-            false => round.published = Some(stage.publish().await?),
+        if stage.case.by_news {
+            let (source, folder, readers) = (stage.path(), stage.origin.dir.clone(), stage.case.readers);
+            round.copies_s = Some(apart(move || floor::copies(&source, &folder, readers)).await?);
+        } else {
+            round.published = Some(stage.publish().await?);
         }
     }
     round.wanted_bytes = stage.bytes()? * readers.len() as u64;
-    reset(stage.senders().chain(&mut readers)).await?;
+    told::<()>(stage.senders().chain(&mut readers), Request::Reset).await?;
     let fetched = match stage.case.by_news {
         true => publish_to(stage, &mut readers, &mut round).await?,
         false => fetch(stage, &mut readers, &mut round).await?,
     };
     // What was taken and sent is written down, and what arrived is held against what was published.
-    round.senders = usages(stage.senders()).await?;
-    round.readers = usages(readers.iter_mut()).await?;
+    round.senders = told(stage.senders(), Request::Usage).await?;
+    round.readers = told(readers.iter_mut(), Request::Usage).await?;
     describe(stage, &readers, fetched, &mut round);
     round.wrong = wrong(stage, &readers, &round).await?;
     stage.dismiss(readers).await?;
     Ok(round)
 }
 
-async fn floors(stage: &Stage) -> anyhow::Result<Option<floor::Floors>> {
-    if !stage.case.floors {
-        return Ok(None);
-    }
-    let (source, folder) = (stage.path(), stage.origin.dir.clone());
-    apart(move || floor::measure(&source, &folder)).await.map(Some)
-}
-
-async fn copies(stage: &Stage) -> anyhow::Result<f64> {
-    let (source, folder, readers) = (stage.path(), stage.origin.dir.clone(), stage.case.readers);
-    apart(move || floor::copies(&source, &folder, readers)).await
-}
-
 /// Publishes while all readers wait for news; writes down how long each took from before that.
-async fn publish_to(
-    stage: &mut Stage,
-    readers: &mut [Process],
-    round: &mut Round,
-) -> anyhow::Result<Vec<Downloads>> {
+async fn publish_to(stage: &mut Stage, readers: &mut [Process], round: &mut Round) -> Result<Vec<Downloads>> {
     for reader in &mut *readers {
         reader.call::<()>(&Request::Await).await?;
     }
@@ -87,7 +75,7 @@ async fn publish_to(
 }
 
 /// Lets all readers fetch at once; writes down how long each took, and what failed.
-async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> anyhow::Result<Vec<Downloads>> {
+async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> Result<Vec<Downloads>> {
     round.began_s = now_s() + BEGIN_AFTER_S;
     for reader in &mut *readers {
         reader.ask(&stage.download(round.began_s)).await?;
@@ -95,7 +83,7 @@ async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> any
     ended(readers, round).await
 }
 
-async fn ended(readers: &mut [Process], round: &mut Round) -> anyhow::Result<Vec<Downloads>> {
+async fn ended(readers: &mut [Process], round: &mut Round) -> Result<Vec<Downloads>> {
     let mut fetched = Vec::new();
     for reader in readers {
         let downloads: Downloads = reader.response().await?;
@@ -106,7 +94,7 @@ async fn ended(readers: &mut [Process], round: &mut Round) -> anyhow::Result<Vec
     Ok(fetched)
 }
 
-async fn change_it(stage: &mut Stage, change: Change, n: usize) -> anyhow::Result<()> {
+async fn change_it(stage: &mut Stage, change: Change, n: usize) -> Result<()> {
     let (path, seed) = (stage.path(), stage.case.seed.wrapping_add(1 + n as u64));
     let hash: Hash = apart(move || {
         files::change(&path, change, seed)?;
@@ -117,19 +105,16 @@ async fn change_it(stage: &mut Stage, change: Change, n: usize) -> anyhow::Resul
     Ok(())
 }
 
-async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> {
+/// What each of `nodes` tells, by its label.
+async fn told<T: DeserializeOwned>(
+    nodes: impl Iterator<Item = &mut Process>,
+    request: Request,
+) -> Result<Vec<(String, T)>> {
+    let mut told = Vec::new();
     for node in nodes {
-        node.tells::<()>(&Request::Reset).await?;
+        told.push((node.label.clone(), node.tells(&request).await?));
     }
-    Ok(())
-}
-
-async fn usages(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<Vec<(String, Usage)>> {
-    let mut usages = Vec::new();
-    for node in nodes {
-        usages.push((node.label.clone(), node.tells(&Request::Usage).await?));
-    }
-    Ok(usages)
+    Ok(told)
 }
 
 /// Writes down who sent what to whom, and when, with labels for nodes.
@@ -153,14 +138,14 @@ fn label_of(labels: &HashMap<String, String>, node: &str) -> String {
 }
 
 /// How many files of the readers are not what was published. Of one that failed, none is expected.
-async fn wrong(stage: &Stage, readers: &[Process], round: &Round) -> anyhow::Result<usize> {
+async fn wrong(stage: &Stage, readers: &[Process], round: &Round) -> Result<usize> {
     let goods = stage.goods.clone();
     let dirs: Vec<_> = readers.iter().map(|reader| reader.dir.clone()).collect();
     let missing = round.errors.len();
     apart(move || {
         let all = dirs.iter().flat_map(|dir| goods.iter().map(move |(name, hash)| (dir.join(name), hash)));
         let right = all.map(|(path, hash)| files::is_right(&path, hash));
-        let right = right.collect::<std::io::Result<Vec<bool>>>()?;
+        let right = right.collect::<io::Result<Vec<bool>>>()?;
         Ok(right.iter().filter(|right| !**right).count().saturating_sub(missing))
     })
     .await

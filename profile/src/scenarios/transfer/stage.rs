@@ -27,7 +27,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// Makes the files in the folder of nodes, starts the nodes, and waits until the indexer knows all holders. What
     /// was in the folder is gone. If something does not start, nothing is left running.
-    pub(crate) async fn start(case: &Case, deployment: &Deployment) -> anyhow::Result<Self> {
+    pub(crate) async fn start(case: &Case, deployment: &Deployment) -> Result<Self> {
         let deployment = Deployment { security: case.security, ..deployment.clone() };
         clear(&deployment.folder)?;
         let net = Net::single(&deployment).await?;
@@ -44,7 +44,7 @@ impl Stage {
         Ok(stage)
     }
 
-    async fn fill(&mut self) -> anyhow::Result<()> {
+    async fn fill(&mut self) -> Result<()> {
         if matches!(self.case.what, What::Whole(_) | What::Change(..)) {
             self.publish().await?;
         }
@@ -75,7 +75,7 @@ impl Stage {
     }
 
     /// Ends the origin and starts one that has published nothing yet.
-    pub(crate) async fn fresh_origin(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn fresh_origin(&mut self) -> Result<()> {
         self.origin.end().await?;
         fs::remove_dir_all(self.origin.dir.join(DATA)).context("cannot remove what was shared")?;
         self.origin = start(&self.net, ORIGIN, &self.case).await?;
@@ -83,13 +83,13 @@ impl Stage {
     }
 
     /// Publishes what the readers fetch: how many files, in how many seconds.
-    pub(crate) async fn publish(&mut self) -> anyhow::Result<(usize, f64)> {
+    pub(crate) async fn publish(&mut self) -> Result<(usize, f64)> {
         let path = self.path();
         self.origin.call(&Request::Publish(path)).await
     }
 
     /// Starts readers, with nothing in their folders.
-    pub(crate) async fn readers(&self) -> anyhow::Result<Vec<Process>> {
+    pub(crate) async fn readers(&self) -> Result<Vec<Process>> {
         let mut readers = Vec::new();
         for n in 1..=self.case.readers {
             readers.push(start(&self.net, &format!("reader {n}"), &self.case).await?);
@@ -97,7 +97,7 @@ impl Stage {
         Ok(readers)
     }
 
-    pub(crate) async fn dismiss(&self, readers: Vec<Process>) -> anyhow::Result<()> {
+    pub(crate) async fn dismiss(&self, readers: Vec<Process>) -> Result<()> {
         for mut reader in readers {
             let dir = reader.dir.clone();
             reader.end().await?;
@@ -107,7 +107,7 @@ impl Stage {
     }
 
     /// Waits until the indexer lists exactly this number of holders: earlier readers are forgotten.
-    pub(crate) async fn listed(&self, holders: usize) -> anyhow::Result<()> {
+    pub(crate) async fn listed(&self, holders: usize) -> Result<()> {
         let Some((name, _)) = self.goods.last() else { return Ok(()) };
         let name = FileName::new(name)?;
         let listed = async || {
@@ -138,16 +138,12 @@ impl Stage {
     }
 
     /// Bytes of all that one reader fetches.
-    pub(crate) fn bytes(&self) -> std::io::Result<u64> {
+    pub(crate) fn bytes(&self) -> io::Result<u64> {
         let path = self.path();
-        let file = |(name, _): &(String, Hash)| match self.case.what {
-            What::Files { .. } => path.with_file_name(name),
-            What::Whole(_) | What::Publish(_) | What::Change(..) => path.clone(),
-        };
-        self.goods.iter().map(|goods| Ok(fs::metadata(file(goods))?.len())).sum()
+        self.goods.iter().map(|(name, _)| Ok(fs::metadata(path.with_file_name(name))?.len())).sum()
     }
 
-    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+    pub(crate) async fn stop(self) -> Result<()> {
         for mut process in [self.origin].into_iter().chain(self.copies).chain(self.hostile) {
             process.end().await?;
         }
@@ -157,7 +153,7 @@ impl Stage {
     }
 }
 
-async fn start(net: &Net, label: &str, case: &Case) -> anyhow::Result<Process> {
+async fn start(net: &Net, label: &str, case: &Case) -> Result<Process> {
     let (peers, &Case { cap_up, cap_down, by_news: refetches, .. }) = (net.peers(0), case);
     let peer = PeerOptions { cap_up, cap_down, refetches, ..peers.options(label) };
     peers.start_as(label, peer).await
@@ -169,7 +165,7 @@ fn path_in(case: &Case, folder: &Path) -> PathBuf {
 }
 
 /// Removes what an earlier case left.
-fn clear(folder: &Path) -> anyhow::Result<()> {
+fn clear(folder: &Path) -> Result<()> {
     for left in fs::read_dir(folder)? {
         let left = left?.path();
         let removed = if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
@@ -179,7 +175,7 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Makes the files of the origin; their names, and their hashes.
-fn make_goods(case: &Case, folder: &Path) -> anyhow::Result<Vec<(String, Hash)>> {
+fn make_goods(case: &Case, folder: &Path) -> Result<Vec<(String, Hash)>> {
     let path = path_in(case, folder);
     match case.what {
         What::Whole(bulk) | What::Publish(bulk) | What::Change(bulk, _) => {
