@@ -119,10 +119,10 @@ fn figure(row: &Row, key: &str, rule: Rule) -> Option<f64> {
 
 /// The rows of a result: itself, or those listed in it.
 fn rows(result: &Value) -> Result<Vec<Row>> {
-    let rows = result
-        .get("rows")
-        .map_or(Some(std::slice::from_ref(result)), |rows| rows.as_array().map(|all| &all[..]));
-    let rows = rows.context("\"rows\" of a result is a list")?;
+    let rows = match result.get("rows") {
+        Some(rows) => rows.as_array().context("\"rows\" of a result is a list")?,
+        None => std::slice::from_ref(result),
+    };
     let rows: Vec<Row> = rows.iter().cloned().map(Row::of).collect();
     let are_named = !rows.is_empty() && rows.iter().all(|row| row.0.contains_key("scenario"));
     ensure!(are_named, "a result of this program says which scenario it is of");

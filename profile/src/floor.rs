@@ -119,32 +119,30 @@ pub(crate) async fn calls_per_s(deployment: &Deployment, security: Security, dep
 
 /// The raw round trip between two threads that block, without any runtime, on these cores: what the
 /// system alone costs.
-pub(crate) fn blocking(cores: [usize; 2]) -> Result<Figures> {
-    on_own_thread(|| ask_blocking(cores))?
-}
-
-fn ask_blocking([here, there]: [usize; 2]) -> Result<Figures> {
-    let listener = std::net::TcpListener::bind(ANY_PORT)?;
-    let addr = listener.local_addr()?;
-    let echo = std::thread::spawn(move || {
-        keep_on_core(there);
-        let (mut stream, _) = listener.accept()?;
+pub(crate) fn blocking([here, there]: [usize; 2]) -> Result<Figures> {
+    on_own_thread(|| {
+        let listener = std::net::TcpListener::bind(ANY_PORT)?;
+        let addr = listener.local_addr()?;
+        let echo = std::thread::spawn(move || {
+            keep_on_core(there);
+            let (mut stream, _) = listener.accept()?;
+            stream.set_nodelay(true)?;
+            let mut message = [0; MESSAGE_BYTES];
+            while stream.read_exact(&mut message).is_ok() {
+                stream.write_all(&message)?;
+            }
+            std::io::Result::Ok(())
+        });
+        keep_on_core(here);
+        let mut stream = std::net::TcpStream::connect(addr)?;
         stream.set_nodelay(true)?;
-        let mut message = [0; MESSAGE_BYTES];
-        while stream.read_exact(&mut message).is_ok() {
+        let mut message = [7; MESSAGE_BYTES];
+        let figures = trips!({
             stream.write_all(&message)?;
-        }
-        std::io::Result::Ok(())
-    });
-    keep_on_core(here);
-    let mut stream = std::net::TcpStream::connect(addr)?;
-    stream.set_nodelay(true)?;
-    let mut message = [7; MESSAGE_BYTES];
-    let figures = trips!({
-        stream.write_all(&message)?;
-        stream.read_exact(&mut message)?;
-    });
-    drop(stream);
-    echo.join().map_err(|_| anyhow!("the echo panicked"))??;
-    Ok(figures)
+            stream.read_exact(&mut message)?;
+        });
+        drop(stream);
+        echo.join().map_err(|_| anyhow!("the echo panicked"))??;
+        Ok(figures)
+    })?
 }

@@ -1,8 +1,5 @@
 //! Runs the scenarios of the search one after the other, and compares their figures with the goals.
 
-use nekoindexer::{daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};
-use nekoproto::limits::CONNECTIONS_MAX;
-
 use crate::cluster::layout::Layout;
 use crate::plan::{query::CLIENTS_MAX, query::INDEXERS_MAX, query::Query, query::Questions, query::defaults};
 use crate::scenarios::prelude::*;
@@ -222,10 +219,7 @@ impl Search<'_> {
     }
 
     fn query(&mut self, what: &str, setup: &Setup, runs: &[&Measured], measured: f64, bound: Bound) {
-        let Some(Query { indexers, clients, ttl_hops, load, .. }) = runs.first().map(|run| &run.scenario)
-        else {
-            return;
-        };
+        let Query { indexers, clients, ttl_hops, load, .. } = &runs[0].scenario;
         let is_flood = setup.routing == Routing::Flood;
         let routing = if is_flood { " --routing flood" } else { "" };
         let layout = match setup.layout {

@@ -43,8 +43,7 @@ pub(crate) struct Instructions {
 impl Instructions {
     pub(crate) fn run(&self) -> Result<Outcome, Fault> {
         if let (Some(hot), Some(times)) = (self.count, self.times) {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().or_cannot_begin()?;
+            let runtime = Builder::new_current_thread().enable_all().build().or_cannot_begin()?;
             let _within = runtime.enter(); // the table of message ids needs a timer
             run(hot, times)?;
             return Ok(Outcome::Done);
@@ -80,10 +79,8 @@ pub struct Counts {
 
 /// Counts the instructions of every hot function, in processes of this program under valgrind.
 fn count_all() -> Result<Counts> {
-    ensure!(
-        !cfg!(debug_assertions),
-        "the recorded numbers are of release builds: run it with `cargo run --profile dist`"
-    );
+    let is_release = !cfg!(debug_assertions);
+    ensure!(is_release, "the recorded numbers are of release builds: run it with `cargo run --profile dist`");
     let mut instructions = BTreeMap::new();
     for hot in Hot::value_variants() {
         note(&format!("counting {}", option_name(hot)));

@@ -10,7 +10,10 @@ pub(crate) use std::{
     ops::{Range, RangeInclusive},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -32,7 +35,7 @@ pub(crate) use serde_json::{Value, json};
 pub(crate) use tarpc::context;
 pub(crate) use testkit::{lan::Namespace, network::ANY_PORT};
 pub(crate) use tokio::{
-    runtime::Handle,
+    runtime::{Builder, Handle},
     sync::{mpsc, oneshot},
     task::JoinHandle,
     time::{interval, sleep, sleep_until, timeout},

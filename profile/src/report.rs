@@ -15,7 +15,7 @@ use crate::plot::Picture;
 use crate::prelude::*;
 
 /// One row: values by key. `metrics` says what the keys mean.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Row(pub Map<String, Value>);
 
 impl Row {
@@ -131,15 +131,13 @@ impl Report {
 
     /// The report for machines; figures have three decimals.
     pub fn json(&self) -> Value {
-        let rows = self.sections.iter().flat_map(|section| &section.rows).cloned();
+        let rows: Vec<&Row> = self.sections.iter().flat_map(|section| &section.rows).collect();
         let about = Row::of(json!({ "commit": machine::COMMIT, "machine": machine::describe() }));
         let Some(kind) = self.kind else {
-            return in_decimals(Value::Object(rows.fold(about, Row::and).0));
+            return in_decimals(json!(rows.into_iter().cloned().fold(about, Row::and)));
         };
-        let rows: Vec<Value> = rows.map(|row| Value::Object(row.0)).collect();
-        let about =
-            about.and(Row::of(json!({ "kind": kind, "interrupted": self.interrupted, "rows": rows })));
-        in_decimals(Value::Object(about.and(self.facts.clone()).0))
+        let of_run = Row::of(json!({ "kind": kind, "interrupted": self.interrupted, "rows": rows }));
+        in_decimals(json!(about.and(of_run).and(self.facts.clone())))
     }
 }
 

@@ -60,10 +60,7 @@ impl Deployment {
 
     /// The runtime of clients of the n-th node. To be called where clients run.
     pub fn client_runtime(&self, n: usize) -> Handle {
-        match self.layout {
-            Layout::Cores => self.runtime(n).clone(),
-            Layout::One | Layout::Shared | Layout::Split | Layout::Processes => Handle::current(),
-        }
+        if self.layout == Layout::Cores { self.runtime(n).clone() } else { Handle::current() }
     }
 
     pub(crate) async fn process(&self, label: &str, role: Role) -> Result<Process> {

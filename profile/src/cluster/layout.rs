@@ -3,7 +3,7 @@
 //! each other are is not left to the system: on one core a message costs some microseconds, between two many more.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::prelude::*;
 use crate::report::option_name;

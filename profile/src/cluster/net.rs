@@ -190,11 +190,7 @@ impl Peers {
     }
 
     pub(crate) async fn start(&self, label: &str) -> Result<Process> {
-        self.start_as(label, self.options(label)).await
-    }
-
-    pub(crate) async fn start_as(&self, label: &str, peer: PeerOptions) -> Result<Process> {
-        self.on.process(label, Role::Peer(peer)).await
+        self.on.process(label, Role::Peer(self.options(label))).await
     }
 }
 

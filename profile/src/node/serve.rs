@@ -48,7 +48,7 @@ fn run(listen: SocketAddr, options: &Options) -> Result<()> {
     }
     let runtime = match options.role {
         Role::Peer(_) | Role::Corrupt(..) | Role::Rogue(_) => {
-            tokio::runtime::Builder::new_multi_thread().enable_all().build()?
+            Builder::new_multi_thread().enable_all().build()?
         }
         Role::Indexer { .. } | Role::Echo { .. } => threads::runtime(options.threads)?,
     };
@@ -58,9 +58,8 @@ fn run(listen: SocketAddr, options: &Options) -> Result<()> {
     // Whatever still reads or writes is of no use any more.
     runtime.shutdown_background();
     let is_told = matches!(served, Some(Ok(true)));
-    match &options.role {
-        Role::Peer(peer) if !is_told => folder::remove_around(&peer.dir),
-        _ => {}
+    if let (Role::Peer(peer), false) = (&options.role, is_told) {
+        folder::remove_around(&peer.dir);
     }
     // Nobody to say it to is no failure if nobody is there.
     if gone.is_cancelled() { Ok(()) } else { served.transpose().map(drop) }

@@ -1,10 +1,8 @@
 //! Axes: their ends, the ticks on them and the labels of these.
 
-use std::ops::Range;
-
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-use crate::report::count;
+use crate::{prelude::*, report::count};
 
 /// The first digits of ticks.
 const STEPS: [f64; 3] = [1.0, 2.0, 5.0];

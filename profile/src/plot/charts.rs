@@ -48,11 +48,8 @@ pub(crate) fn bars(x: &str, y: &str, rows: &[Row], keys: &[(&str, &str)]) -> Cha
     let series = keys.iter().enumerate().map(|(n, (key, label))| {
         let first = 1.0 + count(n) * wide - BARS_WIDE / 2.0;
         let points = rows.iter().enumerate().map(|(place, row)| (first + count(place), row.get(key)));
-        Series::new(
-            *label,
-            Shape::Bars(wide * 0.94),
-            points.filter(|(_, figure)| figure.is_finite()).collect(),
-        )
+        let points = points.filter(|(_, figure)| figure.is_finite()).collect();
+        Series::new(*label, Shape::Bars(wide * 0.94), points)
     });
     Chart::new(Axis::of_places(x), y, series.collect())
 }

@@ -1,9 +1,5 @@
 //! Draws pictures, each as SVG and, twice as large, as PNG, with a font of its own, so that no system library is needed.
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-
-use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{
@@ -11,8 +7,8 @@ use plotters::style::{
     text_anchor::{HPos, Pos, VPos},
 };
 
-use super::axis::Scale;
-use super::{Chart, Picture, Series, Shape};
+use super::{Chart, Picture, Series, Shape, axis::Scale};
+use crate::prelude::*;
 
 /// Pixels of a picture with one chart, the title apart, and of each row of several charts.
 const WIDTH: u32 = 800;
@@ -47,10 +43,10 @@ const PALETTE: [RGBColor; 8] = [
 type Painted<DB, T = ()> = Result<T, DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Writes `picture` by its name, as .svg and .png; returns what was written.
-pub fn save(folder: &Path, picture: &Picture) -> anyhow::Result<Vec<PathBuf>> {
+pub fn save(folder: &Path, picture: &Picture) -> Result<Vec<PathBuf>> {
     static IS_FONT_KNOWN: OnceLock<bool> = OnceLock::new();
     let register = || register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok();
-    anyhow::ensure!(*IS_FONT_KNOWN.get_or_init(register), "the embedded font cannot be read");
+    ensure!(*IS_FONT_KNOWN.get_or_init(register), "the embedded font cannot be read");
     let [svg, png] = ["svg", "png"].map(|kind| folder.join(format!("{}.{kind}", picture.name)));
     let cannot =
         |path: &Path, error: &dyn std::error::Error| anyhow!("cannot draw {}: {error}", path.display());
@@ -107,11 +103,8 @@ impl Chart {
         let labels = |px_of_all: u32, px_of_each: u32| (px_of_all / px / px_of_each).max(2) as usize;
         let points = || self.series.iter().flat_map(|series| &series.points);
         let ends = self.series.iter().filter_map(Series::end);
-        let x = Scale::new(
-            &self.x,
-            points().map(|point| point.0).chain(ends),
-            labels(wide - Y_LABEL_PX * px, X_LABEL_PX),
-        );
+        let along = points().map(|point| point.0).chain(ends);
+        let x = Scale::new(&self.x, along, labels(wide - Y_LABEL_PX * px, X_LABEL_PX));
         let y = Scale::new(&self.y, points().map(|point| point.1), labels(high - 60 * px, Y_LABEL_HIGH_PX));
         let mut chart = ChartBuilder::on(&area)
             .margin(6 * px)
@@ -147,9 +140,8 @@ impl Chart {
                 }
                 Shape::Shade(wide) => {
                     let pale = colour.mix(0.15).filled();
-                    chart.draw_series(
-                        points.map(|(x, _)| Rectangle::new([(x, floor), (x + wide, top)], pale)),
-                    )?;
+                    let shade = |(x, _)| Rectangle::new([(x, floor), (x + wide, top)], pale);
+                    chart.draw_series(points.map(shade))?;
                 }
             }
         }

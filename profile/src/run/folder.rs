@@ -80,12 +80,8 @@ impl Drop for Folder {
 /// Removes the folder of the run that a node with its files in `dir` belongs to, for the profiler was
 /// killed and cannot. A folder that is none of a run stays.
 pub fn remove_around(dir: &Path) {
-    let around = dir
-        .parent()
-        .filter(|around| around.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX)));
-    if let Some(around) = around {
-        remove(around);
-    }
+    let is_of_run = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(PREFIX);
+    dir.parent().filter(|around| around.file_name().is_some_and(is_of_run)).into_iter().for_each(remove);
 }
 
 /// Removes a folder of a run. What cannot be removed stays: nobody is left to tell.

@@ -3,7 +3,6 @@
 //! says what has begun.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use tokio::time::Instant;

@@ -1,8 +1,6 @@
 //! Registering and looking up many names, end to end between two processes, by names in a call; and the same work in
 //! this process, without a network. Every answer is held against that of the index in this process.
 
-use nekoindexer::state::index::SESSION_NAMES_MAX;
-
 use crate::scenarios::prelude::*;
 use crate::scenarios::{
     index::Whose, index::inside::Inside, index::sign, index::subject::Known, index::subject::Subject,

@@ -1,7 +1,5 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
-use nekoproto::limits::CONNECTIONS_MAX;
-
 use crate::scenarios::prelude::*;
 
 const CONNECTING_AT_ONCE: usize = 64;

@@ -158,7 +158,7 @@ async fn update(pair: &VersionPair, mbit: u64, on: &Deployment) -> Result<Row> {
     let peers = net.peers(0);
     let cap_up = NonZeroU64::new(mbit * 1_000_000 / 8);
     let capped = PeerOptions { cap_up, ..peers.options("origin") };
-    let mut origin = peers.start_as("origin", capped).await?;
+    let mut origin = on.process("origin", Role::Peer(capped)).await?;
     let mut reader = peers.start("reader").await?;
     let (old, new) = (fs::metadata(&pair.old)?.len(), fs::metadata(&pair.new)?.len());
     let (first, first_s) = publish_and_get(&mut origin, &mut reader, &pair.old).await?;

@@ -75,18 +75,11 @@ struct Journey {
 /// The seconds that are aimed at: of those of a round trip, and of what else does the same.
 type GoalOf = fn(f64, f64) -> f64;
 
-/// Readers that got the large file at once, and one alone.
-struct Crowd {
-    took_s: f64,
-    alone_s: f64,
-    /// Sent by the origin, of the file.
-    copies: f64,
-}
-
 #[derive(Default)]
 struct Measured {
     journeys: Vec<Journey>,
-    crowd: Option<Crowd>,
+    /// Readers that got the large file at once, beside one alone.
+    crowd: Option<Row>,
     plain: Vec<Packet>,
 }
 
@@ -184,7 +177,7 @@ impl Far {
     }
 
     /// One reader alone, and then all of them at once, at their rate.
-    async fn crowd(&self, stage: &Stage) -> Result<Crowd> {
+    async fn crowd(&self, stage: &Stage) -> Result<Row> {
         let wire = self.wire(self.readers_rate);
         (ORIGIN..stage.wan.hosts()).for_each(|host| stage.wan.set(host, wire));
         let alone_s = stage.crowd(1).await?;
@@ -193,7 +186,10 @@ impl Far {
         let sent = stage.wan.take_carried().into_iter().filter(|packet| packet.from == ORIGIN);
         let copies = bytes(sent.map(|packet| packet.data as u64).sum()) / bytes(self.size);
         stage.on.watch.add_done(1);
-        Ok(Crowd { took_s, alone_s, copies })
+        Ok(Row::of(json!({
+            "scenario": "readers at once", "readers": self.readers, "mbit": self.readers_rate, "took_s": took_s,
+            "alone_s": alone_s, "times_single": took_s / alone_s, "origin_copies": copies,
+        })))
     }
 }
 
@@ -257,7 +253,7 @@ impl Measured {
         });
         let crowd = self.crowd.iter().map(|crowd| {
             let what = format!("{} readers at once, times one alone", far.readers);
-            Goal::new(what, Bound::AtMost(READERS_TIMES), crowd.took_s / crowd.alone_s, "profile far")
+            Goal::new(what, Bound::AtMost(READERS_TIMES), crowd.get("times_single"), "profile far")
         });
         goals.chain(crowd).collect()
     }
@@ -281,12 +277,6 @@ impl Measured {
 
     fn report(&self, far: &Far, on: &Deployment) -> Report {
         let rows: Vec<Row> = self.journeys.iter().map(|journey| journey.row(far.rtt_s())).collect();
-        let crowd = self.crowd.iter().map(|Crowd { took_s, alone_s, copies }| {
-            Row::named("readers at once").and(Row::of(json!({
-                "readers": far.readers, "mbit": far.readers_rate, "took_s": took_s, "alone_s": alone_s,
-                "times_single": took_s / alone_s, "origin_copies": copies,
-            })))
-        });
         let large = self.journey("get of a large file");
         let arrivals = large.map(|large| Journey::arrivals("nekop2p", &large.carried));
         let arrivals: Lines =
@@ -306,6 +296,7 @@ impl Measured {
         let title = format!("Journeys at {} ms of round trip, {} Mbit/s", far.rtt, far.rate);
         let picture = Picture::new("far", title, names.collect::<Vec<_>>().join(", "), charts);
         let mut sections = vec![Section::new("", COLUMNS, rows)];
+        let crowd = self.crowd.iter().cloned();
         sections.extend(crowd.map(|row| Section::new("Readers at once", READER_COLUMNS, vec![row])));
         sections.extend(far.goals.then(|| goals::section(&self.goals(far))));
         Report {

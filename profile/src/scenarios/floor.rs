@@ -7,6 +7,7 @@ use crate::scenarios::prelude::*;
 /// Echo calls in flight for a throughput.
 const DEPTH: usize = 64;
 const RAW: &str = "raw TCP";
+const COLUMNS: &str = "layout scenario p50_us p90_us p99_us ratio_to_floor per_s";
 
 /// It has no options.
 #[derive(Args)]
@@ -26,9 +27,8 @@ impl Scenario for Layouts {
         let layouts = Layout::value_variants().iter().copied().chain([Layout::Processes]);
         for layout in layouts.take_while(|_| !watch.is_stopped()) {
             let setup = Setup { layout, ..Setup::plain() };
-            rows.extend(
-                setup.on_threads(watch, async |deployment| of_layout(&deployment).await.or_cannot_begin())?,
-            );
+            let measured = setup.on_threads(watch, async |on| of_layout(&on).await.or_cannot_begin());
+            rows.extend(measured?);
         }
         let title = "A message of 64 bytes and its answer";
         Ok(Report {
@@ -37,11 +37,7 @@ impl Scenario for Layouts {
                 "{title}, {}; floor: raw TCP in the same layout; a second: with {DEPTH} in flight.",
                 machine::in_words()
             ),
-            sections: vec![Section::new(
-                "",
-                "layout scenario p50_us p90_us p99_us ratio_to_floor per_s",
-                rows,
-            )],
+            sections: vec![Section::new("", COLUMNS, rows)],
             interrupted: watch.is_stopped(),
             ..Report::default()
         })

@@ -5,7 +5,6 @@ pub(crate) mod inside;
 mod phases;
 pub(crate) mod subject;
 
-use nekoindexer::state::index::SESSION_NAMES_MAX;
 use nekoproto::limits::CALLS_IN_FLIGHT_MAX;
 
 use self::inside::Costs;
@@ -219,6 +218,7 @@ impl Tables {
         let depths = format!("Lookups by calls in flight, {names} names, one name in a call:");
         let batches =
             format!("By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:");
+        let searches = "Searches by glob one after the other, and lookups beside them, 16 in flight:";
         Report {
             kind: Some("index"),
             head: format!("{process}\n{}", self.floor.in_words()),
@@ -226,10 +226,7 @@ impl Tables {
                 table("By number of names (registered in batches of 100, 4 calls in flight):", self.grown),
                 table(&depths, self.depths),
                 table(&batches, self.batches),
-                table(
-                    "Searches by glob one after the other, and lookups beside them, 16 in flight:",
-                    self.found,
-                ),
+                table(searches, self.found),
                 table("A peer leaves, and others look up meanwhile, 16 in flight:", self.left),
                 shares,
             ],

@@ -8,8 +8,6 @@ pub(crate) mod origin;
 mod trial;
 mod work;
 
-use tokio::runtime::Builder;
-
 use self::{network::INDEXERS, origin::Protocol};
 use crate::scenarios::prelude::*;
 
@@ -74,14 +72,13 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// How long versions took to arrive, of each run in which they were followed.
 fn picture(curves: &Lines) -> Picture {
     let of = |protocol: Protocol| {
-        let is_of = |label: &str| label.ends_with(&option_name(&protocol));
-        let followed = curves.iter().filter(|(label, points)| is_of(label) && !points.is_empty());
-        followed.cloned().collect::<Lines>()
+        let is_of = |(label, _): &&(String, Points)| label.ends_with(&option_name(&protocol));
+        lines(Axis::log("time, ms"), "arrived by then, %", curves.iter().filter(is_of).cloned().collect())
     };
-    let charts = [Protocol::Native, Protocol::Rest].map(of).into_iter().filter(|lines| !lines.is_empty());
+    let charts = [Protocol::Native, Protocol::Rest].map(of).into_iter();
+    let charts = charts.filter(|chart| !chart.series.is_empty()).collect();
     let title = "From sharing a version to its arrival at the reader, % of those that arrived";
-    let charts = charts.map(|curves| lines(Axis::log("time, ms"), "arrived by then, %", curves));
-    Picture::new("load", title, machine::in_words(), charts.collect())
+    Picture::new("load", title, machine::in_words(), charts)
 }
 
 impl Scenario for Load {

@@ -6,7 +6,7 @@ mod stand;
 
 use nekoproto::limits::PROBE_PAYLOAD_MAX;
 
-use self::offer::{Announced, Offered, announce, offer};
+use self::offer::{Offered, announce, offer};
 use self::stand::{HOPS, Stand, leave_network};
 use crate::scenarios::prelude::*;
 
@@ -62,7 +62,7 @@ struct Ran {
 
 struct Piped {
     ran: Vec<Ran>,
-    announced: Option<Announced>,
+    announced: Option<Row>,
     /// That of this thread, or why the nodes were on loopback.
     network: Result<Namespace, String>,
     /// What ended it early, by itself.
@@ -165,8 +165,7 @@ impl Piped {
 
     fn is_all_well(&self, options: &Pipeline) -> bool {
         let rows = self.ran.iter().all(|ran| ran.unaccounted(options) == 0 && ran.offered.lost() == 0);
-        rows && self.fault.is_none()
-            && self.announced.is_none_or(|announced| announced.told >= announced.acknowledged)
+        rows && self.fault.is_none() && self.announced.iter().all(|announced| announced.0["lost"] == 0)
     }
 }
 
@@ -229,16 +228,6 @@ impl Ran {
     }
 }
 
-impl Announced {
-    fn row(self) -> Row {
-        Row::of(json!({
-            "scenario": "versions announced at the first, told at the last", "sent": self.acknowledged,
-            "arrived": self.told, "lost": self.acknowledged.saturating_sub(self.told),
-            "per_s": bytes(self.told) / self.wall.as_secs_f64(),
-        }))
-    }
-}
-
 impl Piped {
     /// By how many percent fewer messages went down the line with this log than without, as medians.
     fn slower(&self, log: &str, options: &Pipeline) -> f64 {
@@ -283,7 +272,7 @@ impl Piped {
                     cpu_percent";
         let rows: Vec<Row> = self.ran.iter().map(|ran| ran.row(options)).collect();
         let picture = picture(&rows);
-        let rows = rows.into_iter().chain(self.announced.map(Announced::row)).collect();
+        let rows = rows.into_iter().chain(self.announced.clone()).collect();
         // In turn they say the same again.
         let once = self.ran.iter().take(options.rates.len() + 1 + options.logs.len());
         let of_hops = once.flat_map(|ran| ran.hops(options)).collect();

@@ -1,5 +1,8 @@
 //! What most scenarios use.
 
+pub(crate) use nekoindexer::{daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};
+pub(crate) use nekoproto::limits::CONNECTIONS_MAX;
+
 pub(crate) use crate::prelude::*;
 
 pub(crate) use super::Scenario;

@@ -1,11 +1,9 @@
 //! One scenario from start to end: floor, cluster, run, floor again, and all of it stopped.
 
 use nekopeer::cli::units::duration;
-use serde_json::Map;
 
 use crate::cluster::Cluster;
 use crate::plot::scatter;
-use crate::report::key;
 use crate::run::{self, samples::Sample, samples::Samples};
 use crate::scenarios::prelude::*;
 
@@ -188,8 +186,10 @@ impl Measured {
         let (wrong, errors) = (self.hits_wrong(), self.errors());
         let found = format!("{answered} answers, {hits} of names to be found");
         lines.push(format!("{found}, {wrong} wrong, {errors} without an answer"));
-        let kinds = by_kind(&self.samples.wrong()).into_iter().chain(by_kind(&self.samples.failures()));
-        lines.extend(kinds.map(|(kind, count)| format!("  {count} {}", kind.replace('_', " "))));
+        for kinds in [json!(self.samples.wrong()), json!(self.samples.failures())] {
+            let kinds = kinds.as_object().into_iter().flatten();
+            lines.extend(kinds.map(|(kind, count)| format!("  {count} {}", kind.replace('_', " "))));
+        }
         if self.samples.interrupted {
             lines.push(format!("interrupted: {} requests were meant", self.scenario.requests_of_all()));
         }
@@ -207,8 +207,8 @@ impl Measured {
             "holders": scenario.holders, "seed": load.seed,
             "requests": samples.measured.len(), "answers": samples.answered(), "hits": samples.hits(),
             "interrupted": samples.interrupted,
-            "hits_wrong": self.hits_wrong(), "wrong_by_kind": by_kind(&samples.wrong()),
-            "errors": self.errors(), "errors_by_kind": by_kind(&samples.failures()),
+            "hits_wrong": self.hits_wrong(), "wrong_by_kind": samples.wrong(),
+            "errors": self.errors(), "errors_by_kind": samples.failures(),
             "percentiles_us": self.figures.percentiles,
             "queries_per_s": self.queries_per_s(), "messages_per_query": self.messages_per_query(),
             "rss_mib": mib(self.rss_bytes),
@@ -222,9 +222,8 @@ impl Measured {
             }),
         }));
         let late = load.rate.map(|_| samples.lateness());
-        let late =
-            late.map(|Figures { p50, p99, .. }| Row::of(json!({ "late_p50_us": p50, "late_p99_us": p99 })));
-        row.and(late.unwrap_or_default()).times(&self.figures)
+        let with_late = |row: Row, of: &Figures| row.with("late_p50_us", of.p50).with("late_p99_us", of.p99);
+        late.iter().fold(row, with_late).times(&self.figures)
     }
 
     /// A point for each request, at the number it has among those of its client; and all of them by their response time, with
@@ -261,10 +260,6 @@ impl Measured {
             picture("histogram", "Distribution of response times", histogram),
         ]
     }
-}
-
-fn by_kind<K: Serialize>(counts: &BTreeMap<K, usize>) -> Map<String, Value> {
-    counts.iter().map(|(kind, count)| (key(kind), json!(count))).collect()
 }
 
 /// Mean response times in microseconds of what the project's forerunner reached on the same scenarios: the public nekop2p

@@ -100,13 +100,10 @@ async fn relay(options: &Relay, cluster: &mut Cluster, floor: Floor) -> Result<R
     let lasting = options.minutes.map(lasting).transpose()?;
     let (lasts, look_every) = lasting.unwrap_or((Duration::MAX, LOOK_EVERY_MIN));
     let requests = if lasting.is_some() { REQUESTS_MAX } else { options.requests } as u64;
-    let _progress = match options.minutes {
-        None => Some(Progress::begin("probes", options.requests, watch)),
-        Some(minutes) => {
-            note(&format!("relaying for {minutes} min"));
-            None
-        }
-    };
+    if let Some(minutes) = options.minutes {
+        note(&format!("relaying for {minutes} min"));
+    }
+    let _progress = options.minutes.is_none().then(|| Progress::begin("probes", options.requests, watch));
     let began = Instant::now();
     let send = async |_| {
         let (until, left) = (Instant::now() + look_every, requests - relayed.probes);

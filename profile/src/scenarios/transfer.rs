@@ -9,8 +9,6 @@ pub mod goals;
 mod round;
 mod stage;
 
-use nekoindexer::daemon::threads::THREADS_DEFAULT;
-
 use self::case::{Case, What};
 use self::{figures::Rounds, stage::Stage};
 use crate::run::{files::Bulk, files::Change, files::How};
@@ -106,22 +104,17 @@ impl Scenario for Transfer {
         let connecting = Connecting { insecure: self.insecure, threads: THREADS_DEFAULT };
         let work = async |on: Deployment| {
             let (on, place) = (on.within(&folder), folder.in_words());
-            match self.goals {
-                true => Ok(goals::run(&self.aimed_at(), &place, &on).await),
-                false => measure_all(&cases, &place, &on).await,
+            if self.goals {
+                return Ok(goals::run(&self.aimed_at(), &place, &on).await);
             }
+            let mut rows = Vec::new();
+            for case in cases.iter().take_while(|_| !on.watch.is_stopped()) {
+                rows.push(measure(case, &on).await?);
+            }
+            Ok(figures::report(rows, &place, on.watch.is_stopped()))
         };
         Setup::apart(connecting).on_threads(&on.watch, work)
     }
-}
-
-async fn measure_all(cases: &[Case], place: &str, deployment: &Deployment) -> Result<Report, Fault> {
-    let watch = &deployment.watch;
-    let mut rows = Vec::new();
-    for case in cases.iter().take_while(|_| !watch.is_stopped()) {
-        rows.push(measure(case, deployment).await?);
-    }
-    Ok(figures::report(rows, place, watch.is_stopped()))
 }
 
 /// Measures one case; fewer rounds of it when stopped. If that fails, nothing is left running.

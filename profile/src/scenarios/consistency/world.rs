@@ -72,7 +72,7 @@ struct Peer {
 
 /// Runs one simulation: what happened once it was warmed up.
 pub fn run(setting: &Setting, seed: u64) -> Result<Vec<Fact>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let runtime = Builder::new_current_thread().enable_time().build()?;
     let _within = runtime.enter(); // the tables of message ids need a timer, though nobody waits for it
     let mut world = World::new(setting.clone(), seed)?;
     world.begin();
@@ -191,10 +191,11 @@ impl World {
         }
     }
 
-    /// How often news is sent: some arrives twice.
-    fn copies(&mut self) -> usize {
+    /// News, of which some arrives twice.
+    fn send_news(&mut self, link: Link, arrives: impl FnOnce(&mut Self) + Clone + 'static) {
         let doubled = self.setting.doubled;
-        1 + usize::from(doubled > 0.0 && self.rng.random_bool(doubled))
+        let copies = 1 + usize::from(doubled > 0.0 && self.rng.random_bool(doubled));
+        (0..copies).for_each(|_| self.send(link, arrives.clone()));
     }
 
     /// Counts a message with these arguments, or this answer.

@@ -112,10 +112,8 @@ impl Stage {
         let (from, to, names) = (self.on.folder.join("origin"), self.on.folder.join(folder), names.to_vec());
         let compare = move || {
             for name in names {
-                ensure!(
-                    files::is_right(&to.join(&name), &files::hash(&from.join(&name))?)?,
-                    "another {name} arrived"
-                );
+                let is_right = files::is_right(&to.join(&name), &files::hash(&from.join(&name))?)?;
+                ensure!(is_right, "another {name} arrived");
             }
             Ok(())
         };

@@ -27,13 +27,6 @@ pub const RECOVERED_WITHIN: Duration = Duration::from_secs(5);
 /// wrong.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// The longest p99 in microseconds of questions of a kind, by what it was before.
-fn most_us(kind: Kind, before_us: f64, is_saturated: bool) -> f64 {
-    let least = if is_saturated { SATURATED_US } else { 0.0 };
-    let found = before_us.mul_add(1.5, 2000.0).max(least);
-    if kind == Kind::Found { found } else { found + GUESTS_US }
-}
-
 pub(crate) struct Attacked {
     pub(crate) attack: Attack,
     pub(crate) samples: Vec<Answered>,
@@ -96,7 +89,7 @@ impl Seen {
         let seen = times(figures)
             .and(Row::of(json!({ "wrong": wrong, "incomplete": incomplete, "failed": failed })));
         let kinds = kinds.iter().filter(|(.., figures)| figures.count > 0);
-        Value::Object(kinds.fold(seen, |seen, (_, name, figures)| seen.with(name, times(figures).0)).0)
+        json!(kinds.fold(seen, |seen, (_, name, figures)| seen.with(name, times(figures).0)))
     }
 
     pub(crate) const fn faults(&self) -> usize {
@@ -144,11 +137,14 @@ impl Judged {
         Some(after).filter(|after| over + *after < end)
     }
 
-    /// The longest p99 of a kind in microseconds during the attack; not a number if nothing of it was asked before.
+    /// The longest p99 of a kind in microseconds during the attack, by what it was before; not a number if nothing of it
+    /// was asked then.
     pub(crate) fn most_us(&self, kind: Kind) -> f64 {
         let before = self.phases[0].kinds.iter().find(|(other, ..)| *other == kind);
-        let before_us = before.map_or(f64::NAN, |(.., figures)| figures.p99);
-        if before_us.is_finite() { most_us(kind, before_us, self.is_saturated) } else { f64::NAN }
+        let before_us = before.map(|(.., figures)| figures.p99).filter(|us| us.is_finite());
+        let least = if self.is_saturated { SATURATED_US } else { 0.0 };
+        let found = before_us.map_or(f64::NAN, |us| us.mul_add(1.5, 2000.0).max(least));
+        if kind == Kind::Found { found } else { found + GUESTS_US }
     }
 
     /// Questions since the attack began.

@@ -1,6 +1,6 @@
 //! Who is attacked besides those that ask: readers, somebody who takes the bait, a third party.
 
-use std::{os::unix::fs::MetadataExt, sync::atomic::AtomicU64, sync::atomic::Ordering};
+use std::os::unix::fs::MetadataExt;
 
 use testkit::{rogue::Attack, rogue::SQUATTERS};
 use tokio::{net::TcpListener, time::Instant, time::MissedTickBehavior};

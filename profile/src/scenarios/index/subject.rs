@@ -1,7 +1,5 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use futures::{FutureExt, Stream, future::try_join};
 use nekoproto::Names;
 

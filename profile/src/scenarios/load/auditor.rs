@@ -122,10 +122,8 @@ impl Status {
         let (names, after) = self.status().await?;
         let line = metrics.lines().find_map(|line| line.strip_prefix("nekop2p_indexer_records_total "));
         let records: u64 = line.context("/metrics does not count records")?.trim().parse()?;
-        ensure!(
-            (before..=after).contains(&records),
-            "/metrics counts {records} records, /status {before} before and {after} after"
-        );
+        let agree = (before..=after).contains(&records);
+        ensure!(agree, "/metrics counts {records} records, /status {before} before and {after} after");
         Ok((names, after))
     }
 

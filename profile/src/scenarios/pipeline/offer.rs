@@ -141,17 +141,8 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 const ANNOUNCED_AT_ONCE: usize = 4;
 
 /// Real work down the line: an origin at the first indexer announces the second version of each of its files, and a holder of
-/// copies at the last is told of each.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Announced {
-    pub(crate) acknowledged: u64,
-    pub(crate) told: u64,
-    /// Until the last was told.
-    pub(crate) wall: Duration,
-}
-
-/// Announces this number of versions, rounded up to whole batches.
-pub(crate) async fn announce(stand: &Stand, versions: usize) -> Result<Announced> {
+/// copies at the last is told of each. Announces this number of versions, rounded up to whole batches: one row.
+pub(crate) async fn announce(stand: &Stand, versions: usize) -> Result<Row> {
     let (origin, holder) = (stand.client(false).await?, stand.client(true).await?);
     let identity = Identity::generate();
     let batches = versions.div_ceil(BATCH_MAX);
@@ -166,14 +157,18 @@ pub(crate) async fn announce(stand: &Stand, versions: usize) -> Result<Announced
     let began = Instant::now();
     let calls = stream::iter(newer).map(|batch| publish(&origin, batch));
     let acknowledged: Vec<u64> = calls.buffer_unordered(ANNOUNCED_AT_ONCE).try_collect().await?;
-    let acknowledged = acknowledged.into_iter().sum();
+    let acknowledged: u64 = acknowledged.into_iter().sum();
     // Each file has one newer version: told twice of one, the holder still lacks another.
     let told = || locked(&holder.told).len() as u64;
     let until = Instant::now() + TOLD_WITHIN;
     while told() < acknowledged && Instant::now() < until {
         sleep(LOOK_AGAIN_AFTER).await;
     }
-    Ok(Announced { acknowledged, told: told(), wall: began.elapsed() })
+    let (told, wall_s) = (told(), began.elapsed().as_secs_f64());
+    Ok(Row::of(json!({
+        "scenario": "versions announced at the first, told at the last", "sent": acknowledged, "arrived": told,
+        "lost": acknowledged.saturating_sub(told), "per_s": bytes(told) / wall_s,
+    })))
 }
 
 /// Registers newer versions and has the network told of them; how many that were.

@@ -95,11 +95,8 @@ impl Case {
                 within("places", change.places, PLACES_MAX)?;
                 let each = change.bytes_each(bulk.size);
                 let Change { percent, places, .. } = change;
-                ensure!(
-                    each > 0 && each * places <= bulk.size,
-                    "{percent} % of {} is less than a byte at each of {places} places",
-                    shown(bulk.size)
-                );
+                let (size, has_all) = (shown(bulk.size), each > 0 && each * places <= bulk.size);
+                ensure!(has_all, "{percent} % of {size} is less than a byte at each of {places} places");
                 Ok(())
             }
             What::Files { count, bytes: (_, most) } => {

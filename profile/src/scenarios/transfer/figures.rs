@@ -298,5 +298,5 @@ fn round_json(round: &Round) -> Value {
         );
     let [sources, nodes] = [sources.collect::<Vec<_>>(), nodes.collect()];
     let more = json!({ "by_source": sources, "nodes": nodes, "took_s": round.took_s });
-    Value::Object(round.figures().and(Row::of(more)).0)
+    json!(round.figures().and(Row::of(more)))
 }

@@ -154,9 +154,9 @@ impl Stage {
 }
 
 async fn start(net: &Net, label: &str, case: &Case) -> Result<Process> {
-    let (peers, &Case { cap_up, cap_down, by_news: refetches, .. }) = (net.peers(0), case);
-    let peer = PeerOptions { cap_up, cap_down, refetches, ..peers.options(label) };
-    peers.start_as(label, peer).await
+    let &Case { cap_up, cap_down, by_news: refetches, .. } = case;
+    let peer = PeerOptions { cap_up, cap_down, refetches, ..net.peers(0).options(label) };
+    net.deployment.process(label, Role::Peer(peer)).await
 }
 
 fn path_in(case: &Case, folder: &Path) -> PathBuf {

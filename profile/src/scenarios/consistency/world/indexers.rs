@@ -110,10 +110,7 @@ impl World {
 
     pub(super) fn invalidate(&mut self, link: Link, at: usize, request: InvalidateRequest) {
         self.note(Message::Invalidation, &request);
-        for _ in 0..self.copies() {
-            let request = request.clone();
-            self.send(link, move |world| world.invalidated(at, &request));
-        }
+        self.send_news(link, move |world| world.invalidated(at, &request));
     }
 
     pub(super) fn invalidated(&mut self, at: usize, request: &InvalidateRequest) {

@@ -133,10 +133,7 @@ impl World {
 
     pub(super) fn tell_peer(&mut self, n: usize, link: Link, message: Message, record: SignedRecord) {
         self.note(message, &Records::first_of([record.clone()]));
-        for _ in 0..self.copies() {
-            let record = record.clone();
-            self.send(link, move |world| world.hears(n, record, message));
-        }
+        self.send_news(link, move |world| world.hears(n, record, message));
     }
 
     /// A version arrives, from anyone. A notice is acknowledged.
