@@ -102,13 +102,8 @@ pub fn run(hot: Hot, times: u32) -> Result<()> {
         Hot::LookupHit => rounds.for_each(|n| look_up(&bench, &bench.names[n % NAMES])),
         Hot::LookupMiss => rounds.for_each(|n| look_up(&bench, &bench.missing[n % NAMES])),
         Hot::DedupInsert => rounds.for_each(|n| {
-            black_box(bench.inside.state.seen.sight(
-                &bench.caller,
-                black_box(msg_id(n)).into(),
-                1,
-                DEADLINE,
-                bench.now,
-            ));
+            let (seen, id) = (&bench.inside.state.seen, black_box(msg_id(n)).into());
+            black_box(seen.sight(&bench.caller, id, 1, DEADLINE, bench.now));
         }),
         Hot::Merge => rounds.for_each(|_| {
             let [first, second] = bench.founds.clone();

@@ -119,18 +119,16 @@ impl Follower {
 
 async fn follow(mut events: Receiver<Event>, pause: Duration, seen: Arc<Mutex<Arrivals>>) {
     loop {
-        let (name, version) = match events.recv().await {
-            Ok(Event::Invalidated { name, newest, .. }) => (name, newest),
-            Ok(_) => continue,
-            Err(RecvError::Lagged(missed)) => {
-                locked(&seen).missed += missed;
-                continue;
+        match events.recv().await {
+            Ok(Event::Invalidated { name, newest, .. }) => {
+                locked(&seen).arrived.push((name.to_string(), newest.get(), now_s()));
+                if !pause.is_zero() {
+                    sleep(pause).await;
+                }
             }
+            Ok(_) => {}
+            Err(RecvError::Lagged(missed)) => locked(&seen).missed += missed,
             Err(RecvError::Closed) => return,
-        };
-        locked(&seen).arrived.push((name.to_string(), version.get(), now_s()));
-        if !pause.is_zero() {
-            sleep(pause).await;
         }
     }
 }

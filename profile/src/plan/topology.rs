@@ -45,28 +45,26 @@ impl Graph {
             }
             Topology::Random => random_regular(indexers, degree, seed)?,
         };
-        Ok(Self::of_links(indexers, &links))
+        Ok(Self::of_links(indexers, links))
     }
 
     pub(crate) fn mesh(indexers: usize) -> Self {
-        let links = (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b)));
-        Self::of_links(indexers, &links.collect::<Vec<_>>())
+        Self::of_links(indexers, (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b))))
     }
 
     pub(crate) fn line(indexers: usize) -> Self {
-        let links = (1..indexers).map(|b| (b - 1, b));
-        Self::of_links(indexers, &links.collect::<Vec<_>>())
+        Self::of_links(indexers, (1..indexers).map(|b| (b - 1, b)))
     }
 
     pub(crate) const fn len(&self) -> usize {
         self.neighbors.len()
     }
 
-    fn of_links(indexers: usize, links: &[(usize, usize)]) -> Self {
+    fn of_links(indexers: usize, links: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let mut neighbors = vec![Vec::new(); indexers];
         for (a, b) in links {
-            neighbors[*a].push(*b);
-            neighbors[*b].push(*a);
+            neighbors[a].push(b);
+            neighbors[b].push(a);
         }
         neighbors.iter_mut().for_each(|list| list.sort_unstable());
         Self { neighbors }
@@ -116,7 +114,7 @@ fn random_regular(indexers: usize, degree: usize, seed: u64) -> Result<Vec<(usiz
         for _ in 0..links.len() * SWAPS_PER_LINK {
             swap(&mut links, &mut known, &mut rng);
         }
-        if Graph::of_links(indexers, &links).is_connected() {
+        if Graph::of_links(indexers, links.iter().copied()).is_connected() {
             return Ok(links);
         }
     }

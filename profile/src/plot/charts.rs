@@ -26,11 +26,7 @@ pub(crate) fn histogram(x: &str, y: &str, values: &[f64], marks: Vec<(String, f6
     let width = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max) / count(BINS);
     let mut bins: Points = (0..BINS).map(|bin| (count(bin) * width, 0.0)).collect();
     for value in values {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a number from 0 to BINS"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "a number from 0 to BINS")]
         let bin = (value / width) as usize;
         bins[bin.min(BINS - 1)].1 += 1.0;
     }

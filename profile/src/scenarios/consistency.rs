@@ -51,14 +51,13 @@ impl Scenario for Consistency {
         let asked = tables.iter().filter(|_| self.goals);
         let goals = asked.flat_map(|table| table.which.goals(&table.lines, table.seeds));
         let goals = goals::section(&goals.collect::<Vec<_>>());
-        let picture = |table: &Table| picture(table.which, &table.lines);
         Ok(Report {
             kind: Some("consistency"),
             head: "Coherence of copies, simulated in virtual time with the nodes' own decisions. Means of the seeds ± half of \
                    the 95 % interval; of maxima the largest."
                 .to_owned(),
             sections: [goals].into_iter().chain(tables.iter().map(Table::section)).collect(),
-            pictures: tables.iter().filter_map(picture).collect(),
+            pictures: tables.iter().filter_map(Table::picture).collect(),
             ..Report::default()
         })
     }
@@ -72,6 +71,44 @@ impl Table {
         let title = format!("{}, {} seeds:", name.to_uppercase(), self.seeds);
         let rows = rows().map(|row| row.with("table", name.clone())).collect();
         Section { rows, ..Section::new(title, columns, shown) }
+    }
+
+    /// What there is to see of it; `None` if the table says it all.
+    fn picture(&self) -> Option<Picture> {
+        let curves = |x, y, label: &dyn Fn(&Row) -> String| {
+            of_rows(self.lines.iter().map(|line| &line.row), x, y, label)
+        };
+        let updates = |row: &Row| format!("an update each {} s", row.get("update_s"));
+        let ages = |of: &str, at: &[(&str, Value)]| {
+            let is_shown = |line: &&Line| at.iter().all(|(key, value)| line.row.0.get(*key) == Some(value));
+            let ages: Vec<f64> =
+                self.lines.iter().filter(is_shown).flat_map(|line| &line.stale_s).copied().collect();
+            histogram(&format!("{of}: age of the version that was read, s"), "reads", &ages, Vec::new())
+        };
+        let (title, charts) = match self.which {
+            Which::C2 => ("Pull: reads of a version that was replaced", {
+                let mut reads = curves("ttr_s", "stale_percent", &updates);
+                reads.extend(curves("ttr_s", "theory_percent", &|row| updates(row) + ", 1-(1-e^-x)/x"));
+                vec![lines("TTR, s", "stale reads, %", reads), ages("all TTRs", &[])]
+            }),
+            Which::C3 => ("Stale reads served as fresh, 5 % loss, sessions of 30 min", {
+                let at =
+                    |mode| [("mode", json!(mode)), ("loss_percent", json!(5)), ("session_min", json!(30))];
+                ["push", "pull", "hybrid"].map(|mode| ages(mode, &at(mode))).into()
+            }),
+            Which::C4 => ("Stale reads served as fresh, links cut for 300 s", {
+                [5, 10, 30]
+                    .map(|lease| ages(&format!("lease {lease} s"), &[("lease_s", json!(lease))]))
+                    .into()
+            }),
+            Which::C6 => ("Messages for an update", {
+                let indexers = |row: &Row| format!("{} indexers", row.get("indexers"));
+                vec![lines("replicas", "messages", curves("readers", "messages_per_update", &indexers))]
+            }),
+            Which::C1 | Which::C5 => return None,
+        };
+        let name = format!("consistency-{}", option_name(&self.which));
+        Some(Picture::new(name, title, "simulated in virtual time, all seeds", charts))
     }
 }
 
@@ -269,37 +306,4 @@ fn c6_aims(rows: &[Row]) -> Vec<Aim> {
         (what, Bound::AtMost(1.1), times),
         ("messages for each further replica, 100 indexers".to_owned(), Bound::AtMost(3.0), each),
     ]
-}
-
-/// What there is to see of a table; `None` if a table says it all.
-fn picture(which: Which, all: &[Line]) -> Option<Picture> {
-    let curves =
-        |x, y, label: &dyn Fn(&Row) -> String| of_rows(all.iter().map(|line| &line.row), x, y, label);
-    let updates = |row: &Row| format!("an update each {} s", row.get("update_s"));
-    let ages = |of: &str, at: &[(&str, Value)]| {
-        let is_shown = |line: &&Line| at.iter().all(|(key, value)| line.row.0.get(*key) == Some(value));
-        let ages: Vec<f64> = all.iter().filter(is_shown).flat_map(|line| &line.stale_s).copied().collect();
-        histogram(&format!("{of}: age of the version that was read, s"), "reads", &ages, Vec::new())
-    };
-    let (title, charts) = match which {
-        Which::C2 => ("Pull: reads of a version that was replaced", {
-            let mut reads = curves("ttr_s", "stale_percent", &updates);
-            reads.extend(curves("ttr_s", "theory_percent", &|row| updates(row) + ", 1-(1-e^-x)/x"));
-            vec![lines("TTR, s", "stale reads, %", reads), ages("all TTRs", &[])]
-        }),
-        Which::C3 => ("Stale reads served as fresh, 5 % loss, sessions of 30 min", {
-            let at = |mode| [("mode", json!(mode)), ("loss_percent", json!(5)), ("session_min", json!(30))];
-            ["push", "pull", "hybrid"].map(|mode| ages(mode, &at(mode))).into()
-        }),
-        Which::C4 => ("Stale reads served as fresh, links cut for 300 s", {
-            [5, 10, 30].map(|lease| ages(&format!("lease {lease} s"), &[("lease_s", json!(lease))])).into()
-        }),
-        Which::C6 => ("Messages for an update", {
-            let indexers = |row: &Row| format!("{} indexers", row.get("indexers"));
-            vec![lines("replicas", "messages", curves("readers", "messages_per_update", &indexers))]
-        }),
-        Which::C1 | Which::C5 => return None,
-    };
-    let name = format!("consistency-{}", option_name(&which));
-    Some(Picture::new(name, title, "simulated in virtual time, all seeds", charts))
 }
