@@ -94,13 +94,16 @@ pub(crate) fn interrupted(args: &[&str], text: &str) -> String {
     stdout
 }
 
-/// The processes that it has started, in their order.
+/// The processes that it has started, in their order. Ids begin anew behind the largest: the ticks since the boot tell it.
 pub(crate) fn children(parent: &Running) -> Vec<i32> {
-    let line = format!("PPid:\t{}", parent.id());
-    // A process that ends while it is read has no parent any more.
-    let status = |pid: &String| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let children = pids().filter(|pid| status(pid).lines().any(|one| one == line));
-    let mut children: Vec<i32> = children.filter_map(|pid| pid.parse().ok()).collect();
+    let parent = parent.id().to_string();
+    let child = |pid: String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?; // or it has ended
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1); // behind its state
+        let is_child = fields.next()? == parent;
+        Some((fields.nth(17)?.parse::<u64>().ok()?, pid.parse().ok()?)).filter(|_| is_child)
+    };
+    let mut children: Vec<(u64, i32)> = pids().filter_map(child).collect();
     children.sort_unstable();
-    children
+    children.into_iter().map(|(_, pid)| pid).collect()
 }
