@@ -1,7 +1,7 @@
 //! Finds who carries out a command: the peer that runs on the data folder, or one started here.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -44,7 +44,7 @@ pub(super) enum Reached {
 }
 
 /// Finds the peer that runs on the data folder and can do what is needed, or starts one. Waits while a peer
-/// runs that cannot. Nothing is started where `command` names paths that cannot be.
+/// runs that cannot. Nobody is asked and nothing is started where `command` names paths that cannot be.
 pub(super) async fn reach(
     args: &NodeArgs,
     need: Need,
@@ -55,6 +55,7 @@ pub(super) async fn reach(
     let mut locked_since = None;
     let mut waits_for = None;
     let mut is_told = false;
+    command.map_or(Ok(()), check_paths)?;
     loop {
         match running(folder.clone(), output).await {
             Ok(caller) if is_met_by(need, &caller.facts) => return Ok(Reached::There(Box::new(caller))),
@@ -70,7 +71,6 @@ pub(super) async fn reach(
             Err(Failure { reason: Reason::NoPeer, .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        command.map_or(Ok(()), |command| command.api().check_paths())?;
         match Hosted::prepare(args, false).await {
             Ok(prepared) => {
                 let indexers = find_indexers(args, &prepared.endpoint, need, output).await?;
@@ -100,6 +100,19 @@ pub(super) async fn reach(
             }
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// What is wrong with the paths that `command` names.
+fn check_paths(command: &Command) -> Result<(), Failure> {
+    // It would be taken in the folder of the peer that runs.
+    let is_nowhere = |path: &&Path| path.is_relative() && *path != Path::new("-");
+    match command.api().about().paths.into_iter().find(is_nowhere) {
+        Some(path) => {
+            let why = format!("the current folder is gone, so that {} names nothing", path.display());
+            Err(Failure::with(FailureKind::NoSuchPath, format!("{why}: change to another folder")))
+        }
+        None => command.api().check_paths(),
     }
 }
 

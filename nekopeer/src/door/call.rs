@@ -1,5 +1,5 @@
-//! [`Call`]: a command on its way to the peer that runs. With it go the folders that its paths are in, by device and inode as the
-//! caller sees them: a peer with mounts of its own, as a service with its own `/tmp`, would read or write in others.
+//! [`Call`]: a command on its way to the peer that runs. With it go the folders that its paths are in, and what its links lead to, by
+//! device and inode as the caller sees them: a peer with mounts of its own, as a service with its own `/tmp`, would use others.
 
 use std::{collections::BTreeSet, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -11,17 +11,17 @@ use crate::api::{Command, Failure, LocalPath};
 #[derive(Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) command: Command,
-    folders: Vec<SeenFolder>,
+    seen: Vec<Seen>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SeenFolder {
+struct Seen {
     path: LocalPath,
     device: u64,
     inode: u64,
 }
 
-impl SeenFolder {
+impl Seen {
     fn at(path: &Path) -> io::Result<Self> {
         let seen = path.metadata()?;
         Ok(Self { path: path.to_owned().into(), device: seen.dev(), inode: seen.ino() })
@@ -30,21 +30,24 @@ impl SeenFolder {
 
 impl Call {
     pub(super) fn of(command: &Command) -> Self {
-        // A path names a folder, or something in it; what a caller cannot see is left to the peer.
-        let folder_of = |path: &'_ Path| path.ancestors().find(|path| path.is_dir()).map(Path::to_owned);
-        let paths = command.api().about().paths.into_iter().filter(|path| path.is_absolute());
-        let folders: BTreeSet<_> = paths.filter_map(folder_of).collect();
-        let folders = folders.iter().filter_map(|folder| SeenFolder::at(folder).ok()).collect();
-        Self { command: command.clone(), folders }
+        let about = command.api().about();
+        // A path names a folder, or something in it. What a caller cannot see is left to the peer.
+        let compared = about.paths.iter().flat_map(|path| {
+            let folder = path.ancestors().find(|path| path.is_dir());
+            folder.into_iter().chain(Some(*path).filter(|path| path.is_symlink()))
+        });
+        let compared: BTreeSet<&Path> = compared.filter(|path| path.is_absolute()).collect();
+        let seen = compared.into_iter().filter_map(|path| Seen::at(path).ok()).collect();
+        Self { command: command.clone(), seen }
     }
 
     /// Why the peer that tells these facts, this process, is not to carry it out. Blocks.
     pub(super) fn fault(&self, facts: &Facts) -> Option<Failure> {
-        self.folders.iter().find_map(|seen| {
+        self.seen.iter().find_map(|seen| {
             let path = seen.path.0.display();
-            let why = match SeenFolder::at(&seen.path.0) {
+            let why = match Seen::at(&seen.path.0) {
                 Ok(here) if (here.device, here.inode) == (seen.device, seen.inode) => return None,
-                Ok(_) => format!("sees another folder at {path}"),
+                Ok(_) => format!("sees something else at {path}"),
                 Err(error) => format!("cannot see {path}: {error}"),
             };
             Some(Failure::new(format!(

@@ -244,6 +244,7 @@ impl Follower {
         let previous = seen.accepted_of(&record.origin);
         seen.told = None; // whoever put it back in its place waits for the answer
         let (library, name) = (&self.reconciler.library, record.name.clone());
+        let is_waited_for = library.accepted_instead(record).is_some(); // its origin was told of an earlier one
         let running = library.listed_in(&library.hooked, record.name.clone());
         let ended =
             hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
@@ -255,7 +256,7 @@ impl Follower {
                 library.catalogue.change_readers([&name], |reader| reader.accept(command, origin, version))
             };
             library.blocking(note).await?;
-            if previous.is_some_and(|previous| previous != version) {
+            if is_waited_for {
                 let (peers, accepted) = (Arc::clone(&self.reconciler.peers), record.clone());
                 library.tasks.spawn_until_stop(async move { drop(peers.confirm(vec![accepted]).await) });
             }

@@ -31,14 +31,16 @@ impl Library {
             return None;
         }
         let accepted: Vec<_> = self.catalogue.reader(&held.name).ok()?.accepted_of(&held.origin).collect();
-        let last = accepted.iter().map(|(_, version)| *version).max()?;
+        let kept = self.catalogue.kept(&held.name).ok()?.into_iter().map(|kept| kept.entry.record);
+        let kept: Vec<VerifiedRecord> = kept.filter(|record| record.origin == held.origin).collect();
+        let last = accepted.iter().map(|(_, version)| *version).max();
+        let last = last.or_else(|| kept.iter().map(|first| first.version).min()).unwrap_or(held.version);
         let by = |command: &CommandId| {
             accepted.iter().find(|(by, _)| by == command).map_or(last, |(_, version)| *version)
         };
         let expected = accepted.iter().filter(|_| is_young).map(|(_, version)| *version);
         let least = commands.iter().map(by).chain(expected).min().filter(|least| *least < held.version)?;
-        let kept = self.catalogue.kept(&held.name).ok()?.into_iter().map(|kept| kept.entry.record);
-        kept.filter(|record| record.origin == held.origin).find(|record| record.version == least)
+        kept.into_iter().find(|record| record.version == least)
     }
 
     /// Whether followers may still be about to begin: not in a command that ends by itself.

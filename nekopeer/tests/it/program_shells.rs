@@ -352,13 +352,14 @@ fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_
 }
 
 /// As a service has with a /tmp of its own, and no home.
-const MOUNTS: &str = r#"mount -t tmpfs none tmp && mkdir tmp/both && mount -t tmpfs none home && exec "$@""#;
+const MOUNTS: &str =
+    r#"mount -t tmpfs none tmp && mkdir tmp/both && touch tmp/mine && mount -t tmpfs none home && exec "$@""#;
 
 #[test]
 fn running_peer_refuses_paths_at_which_it_sees_folders_of_its_own() {
     let (_indexers, origin, reader) = two_homes();
     let _sharing = origin.share_file("f", "one");
-    reader.write_all([("tmp/both/mine", "mine"), ("home/me/mine", "mine")]);
+    reader.write_all([("tmp/both/mine", "mine"), ("tmp/mine", "mine"), ("home/me/mine", "mine")]);
     let serve = reader.command(["serve"]);
     let mut inside = Command::new("unshare");
     inside.args(["-rm", "sh", "-c", MOUNTS, "sh"]);
@@ -368,11 +369,13 @@ fn running_peer_refuses_paths_at_which_it_sees_folders_of_its_own() {
     serving.err_line("serving on ");
     for out in ["tmp/f", "tmp/new/", "tmp/both"] {
         let ended = reader.run(&["get", "f", "-o", &reader.text(out)]);
-        ended.failed_with(3, &["sees another folder at", "get NAME -o -"]);
+        ended.failed_with(3, &["sees something else at", "get NAME -o -"]);
         assert!(ended.out.is_empty(), "{out}");
     }
     let share = |path: &str| reader.run(&["share", &reader.text(path)]);
-    share("tmp/both/mine").failed_with(3, &["sees another folder at", "share -"]);
+    share("tmp/both/mine").failed_with(3, &["sees something else at", "share -"]);
+    std::os::unix::fs::symlink(reader.path("tmp/mine"), reader.path("link")).unwrap();
+    share("link").failed_with(3, &["sees something else at", "share -"]);
     share("home/me/mine").failed_with(3, &["cannot see", "share -"]);
     reader.done(&["get", "f", "-o", &reader.text("here")]);
     assert_eq!(reader.read("here"), b"one");

@@ -105,6 +105,24 @@ fn version_that_the_command_of_a_reader_has_not_accepted_is_waited_for() {
 }
 
 #[test]
+fn version_is_waited_for_where_the_command_of_its_reader_never_accepted_one() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let follow = ["follow", "f", "--exec", "touch begun; sleep 600"];
+    let begin = || {
+        let mut following = reader.start(&follow);
+        until(&mut following, "the command", || reader.path("begun").exists());
+        std::fs::remove_file(reader.path("begun")).unwrap();
+        following
+    };
+    let following = begin();
+    origin.share_anew("f", "two");
+    is_behind(&origin, 2);
+    following.kill();
+    let _again = begin();
+    is_behind(&origin, 2);
+}
+
+#[test]
 fn version_is_there_when_all_commands_of_a_reader_accepted_it() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let _quick = reader.start_out(&["follow", "f", "--exec", "true"], "f is at version 1");
