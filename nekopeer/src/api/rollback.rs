@@ -37,7 +37,7 @@ impl Api for Rollback {
                     done.record.version
                 );
                 answer.send(Reply::Note(note)).await?;
-                follow::answered(library, &self.name, done.record.version, judges, events).await?;
+                follow::answered(library, &done.record, judges, events).await?;
             }
             answer.row(&DownloadedRow::of(&done)).await
         };

@@ -292,19 +292,18 @@ impl Follower {
     }
 }
 
-/// Waits for what the commands of `judges` followers say of `version`, which was put back in the place of `name`; `events` are
-/// those since before that. That one of them ends before all have answered is an error: nobody knows what it would have said.
+/// Waits for what the commands of `judges` followers say of `restored`, which was put back in its place; `events` are those since
+/// before that. One that accepted it last says nothing again. That one of them ends before all have answered is an error: nobody knows what it would have said.
 pub(crate) async fn answered(
     library: &Library,
-    name: &FileName,
-    version: Version,
+    restored: &VerifiedRecord,
     judges: usize,
     mut events: broadcast::Receiver<Event>,
 ) -> Result<(), Failure> {
-    let mut accepted = 0;
+    let (name, version, mut accepted) = (&restored.name, restored.version, 0);
     loop {
         let freed = library.freed.notified(); // counts from here
-        if accepted >= judges {
+        if accepted >= judges || library.all_accepted(restored) {
             return Ok(());
         }
         let has_ended = library.judges(name) < judges;

@@ -43,6 +43,14 @@ impl Library {
         kept.into_iter().find(|record| record.version == least)
     }
 
+    /// Whether `held` is what each command that runs on its name accepted last, of one at least. Blocking for a moment.
+    pub(crate) fn all_accepted(&self, held: &VerifiedRecord) -> bool {
+        let (commands, reader) = (self.commands_on(&held.name), self.catalogue.reader(&held.name));
+        let by = |command: &CommandId| reader.as_ref().ok()?.accepted_by(*command);
+        !commands.is_empty()
+            && commands.iter().all(|command| by(command) == Some((held.origin, held.version)))
+    }
+
     /// Whether followers may still be about to begin: not in a command that ends by itself.
     fn is_young(&self) -> bool {
         self.is_serving && clock::now().saturating_duration_since(self.began) < BEGUN_WITHIN

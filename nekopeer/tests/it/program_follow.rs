@@ -308,6 +308,20 @@ fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
     assert_eq!(reader.read("f"), b"two");
 }
 
+/// Its command accepted the version before last, and does not run again.
+#[test]
+fn rollback_from_a_refused_version_that_was_fetched_again_ends() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let follow = ["follow", "f", "--exec", "test $NEKO_VERSION != 2"];
+    let mut following = reader.start_out(&follow, "f is at version 1");
+    origin.share_anew("f", "two");
+    following.err_line("version 2 is refused, and version 1 is back");
+    reader.done(&["get", "f"]);
+    reader.done(&["rollback", "f", "1"]);
+    assert_eq!(reader.read("f"), b"one");
+    interrupt(following);
+}
+
 /// The origin keeps no earlier version: its readers do.
 #[test]
 fn earlier_version_that_a_reader_keeps_is_shared_anew_in_the_place_of_the_newest() {
