@@ -108,21 +108,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_tried_from_the_current_folder_then_from_the_share_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        let find = |path: &str| {
-            let saying = Saying { dir: dir.path(), policy: PolicyChange::default(), line: None };
-            saying.find(Path::new(path))
-        };
-        std::fs::write(dir.path().join("only-there.txt"), "").unwrap();
-        assert_eq!(find("only-there.txt"), dir.path().join("only-there.txt"));
-        std::fs::write(dir.path().join("Cargo.toml"), "").unwrap();
-        let here = std::env::current_dir().unwrap();
-        assert_eq!(find("Cargo.toml"), here.join("Cargo.toml"));
-        assert_eq!(find("nowhere"), here.join("nowhere"));
-    }
-
-    #[test]
     fn what_never_ends_a_line_is_no_list() {
         let read = |text: &[u8]| read_names(text, Path::new("list")).map(|names| names.len());
         assert_eq!(read(b"a\n\nb\r\nc").unwrap(), 3);

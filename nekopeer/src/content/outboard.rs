@@ -185,11 +185,9 @@ pub(crate) fn of_nothing() -> SegmentHash {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use testkit::goods::bytes;
 
-    fn bytes(len: usize) -> Vec<u8> {
-        (0..len).map(|n| u8::try_from((n * 7 + n / 251) % 256).unwrap()).collect()
-    }
+    use super::*;
 
     fn whole_by_feeds(bytes: &[u8], cuts: &[usize]) -> Option<ContentHash> {
         let size = bytes.len() as u64;
@@ -219,7 +217,7 @@ mod tests {
         let step = usize::try_from(SEGMENT_BYTES_MIN).unwrap();
         for len in [1, 1023, 1025, step - 1, step, step + 1, 2 * step, 3 * step + 17, 4 * step, 7 * step + 1]
         {
-            let bytes = bytes(len);
+            let bytes = bytes(1, len);
             let expected = ContentHash::from_bytes(*blake3::hash(&bytes).as_bytes());
             for cuts in [&[][..], &[1], &[step / 2, step + 5, 3 * step], &[step, 2 * step]] {
                 assert_eq!(whole_by_feeds(&bytes, cuts), Some(expected), "{len} {cuts:?}");
@@ -238,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_outboard_proves_itself() {
-        let bytes = bytes(5 * usize::try_from(SEGMENT_BYTES_MIN).unwrap() + 99);
+        let bytes = bytes(1, 5 * usize::try_from(SEGMENT_BYTES_MIN).unwrap() + 99);
         let size = bytes.len() as u64;
         let content = ContentHash::from_bytes(*blake3::hash(&bytes).as_bytes());
         let mut segments = Segments::new(size);
@@ -252,13 +250,6 @@ mod tests {
             assert_eq!(Segments::from_outboard(wrong, size, &content), None);
         }
         assert_eq!(Segments::from_outboard(&outboard, size + SEGMENT_BYTES_MIN, &content), None);
-    }
-
-    #[test]
-    fn an_empty_file_has_the_hash_of_nothing() {
-        let mut segments = Segments::new(0);
-        segments.put(0, of_nothing());
-        assert_eq!(segments.whole(), Some(ContentHash::from_bytes(*blake3::hash(b"").as_bytes())));
     }
 
     #[test]

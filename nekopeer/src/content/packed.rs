@@ -46,12 +46,9 @@ pub(crate) fn unpack(prefix: &[u8], frame: &[u8], run: &mut [u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use testkit::goods::bytes as noise;
 
     use super::*;
-
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        testkit::goods::bytes(seed, len)
-    }
 
     #[test]
     fn prefix_saves_what_it_has_in_common_with_the_run() {

@@ -1,6 +1,6 @@
 //! The door's limits: callers that are many, slow, silent or gone.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use tempfile::TempDir;
 use tokio::{
@@ -41,6 +41,17 @@ impl Fixture {
         Self { folder, host, door }
     }
 
+    fn place(&self) -> SocketPlace {
+        SocketPlace::find(&self.folder.path().join(".neko")).unwrap()
+    }
+
+    /// Waits until a command runs.
+    async fn is_at_work(&self) {
+        while self.host.commands.available_permits() == COMMANDS_MAX {
+            tokio::task::yield_now().await;
+        }
+    }
+
     async fn knock(&self) -> Caller {
         timeout(SOON, knock(&self.folder.path().join(".neko"))).await.unwrap().unwrap()
     }
@@ -52,8 +63,7 @@ impl Fixture {
     }
 
     async fn say(&self, command: impl Into<Command>) -> UnixStream {
-        let place = SocketPlace::find(&self.folder.path().join(".neko")).unwrap();
-        let mut stream = place.connect().await.unwrap();
+        let mut stream = self.place().connect().await.unwrap();
         let body = serde_json::to_string(&Call::of(&command.into())).unwrap();
         let head = format!("POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all((head + &body).as_bytes()).await.unwrap();
@@ -112,7 +122,7 @@ async fn answer_of_a_command_that_takes_no_more_input_arrives_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_send_their_commands_slowly_give_way() {
     let fixture = Fixture::open().await;
-    let place = SocketPlace::find(&fixture.folder.path().join(".neko")).unwrap();
+    let place = fixture.place();
     let mut slow = Vec::new();
     for _ in 0..2 * COMMANDS_MAX + 10 {
         let mut stream = place.connect().await.unwrap();
@@ -159,9 +169,7 @@ async fn command_that_the_end_of_the_peer_meets_is_to_be_repeated_unless_it_was_
         let (answer, _replies) = Answer::channel();
         let asking = caller.carry_out(Events {}.into(), no_input(), &answer);
         let closing = async {
-            while fixture.host.commands.available_permits() == COMMANDS_MAX {
-                tokio::task::yield_now().await;
-            }
+            fixture.is_at_work().await;
             fixture.close(ending).await;
         };
         let (told, ()) = timeout(SOON, async { tokio::join!(asking, closing) }).await.unwrap();
@@ -180,11 +188,7 @@ async fn interrupted_command_has_ended_when_its_caller_knows() {
     let wait: Command = serde_json::from_str(wait).unwrap();
     tokio::select! {
         _ = caller.carry_out(wait, no_input(), &answer) => panic!("it waits for ever"),
-        () = async {
-            while fixture.host.commands.available_permits() == COMMANDS_MAX {
-                tokio::task::yield_now().await;
-            }
-        } => {}
+        () = fixture.is_at_work() => {}
     }
     caller.interrupt().await;
     timeout(SOON, fixture.host.idle()).await.unwrap();
@@ -195,16 +199,17 @@ async fn interrupted_command_has_ended_when_its_caller_knows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     let fixture = Fixture::open().await;
-    let data_dir = fixture.folder.path().join(".neko");
-    let place = SocketPlace::find(&data_dir).unwrap();
+    let (data_dir, place) = (fixture.folder.path().join(".neko"), fixture.place());
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(knock(folder.path()).await, Err(Failure { reason: Reason::NoPeer, .. })));
+    let is_nobody =
+        async |data_dir: &Path| matches!(knock(data_dir).await, Err(Failure { reason: Reason::NoPeer, .. }));
+    assert!(is_nobody(folder.path()).await);
     let Fixture { folder, host, door } = fixture;
     door.close(Ending::Done).await;
     host.ended().await;
-    assert!(matches!(knock(&data_dir).await, Err(Failure { reason: Reason::NoPeer, .. })));
+    assert!(is_nobody(&data_dir).await);
     drop(place.listen().unwrap()); // as a killed process leaves it
-    assert!(matches!(knock(&data_dir).await, Err(Failure { reason: Reason::NoPeer, .. })));
+    assert!(is_nobody(&data_dir).await);
     let host = Host::new(Arc::try_unwrap(host).unwrap().peer);
     let facts = Facts::of(&host.peer, &Config::new(folder.path()), None);
     let door = Door::open(&data_dir, &host, facts).unwrap();
@@ -251,7 +256,7 @@ async fn peer_of_another_version_is_told() {
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_is_sent_away() {
     let fixture = Fixture::open().await;
-    let place = SocketPlace::find(&fixture.folder.path().join(".neko")).unwrap();
+    let place = fixture.place();
     for said in ["", "POST /run HTT"] {
         let mut stream = place.connect().await.unwrap();
         stream.write_all(said.as_bytes()).await.unwrap();

@@ -15,9 +15,8 @@ use tokio::sync::broadcast;
 use super::*;
 use crate::{
     config::Config,
-    content::stamp::Stamp,
     peer::{Peer, PeerHandle},
-    storage::catalogue::{Entry, StoredCopy},
+    storage::catalogue::model_tests::copy_of,
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -80,11 +79,7 @@ impl ReaderPeer {
     }
 
     fn holds(&self, record: VerifiedRecord, path: &Path) {
-        let stamp = Stamp::of(&std::fs::metadata(path).unwrap());
-        let path = path.to_owned();
-        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        let copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
-        self.library().catalogue.put_copy(copy).unwrap();
+        self.library().catalogue.put_copy(copy_of(record, path)).unwrap();
     }
 
     /// What its indexer lists: the version, and for each holder whether it is this peer and whether it is

@@ -246,9 +246,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        content::stamp::Stamp,
         library::{events::Event, tests::library},
-        storage::catalogue::StoredCopy,
+        storage::catalogue::model_tests::copy_of,
     };
 
     fn opened() -> (TempDir, Arc<Library>) {
@@ -263,11 +262,9 @@ mod tests {
         std::fs::write(&path, version.to_string()).unwrap();
         let content = ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]);
         let record = record(1, "a", version, |record| record.content = content);
-        let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
-        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        let copy = StoredCopy { entry: entry.clone(), manifest: Vec::new(), outboard: Vec::new() };
-        library.catalogue.put_copy(copy).unwrap();
-        entry
+        let copy = copy_of(record, &path);
+        library.catalogue.put_copy(copy.clone()).unwrap();
+        copy.entry
     }
 
     #[test]

@@ -288,14 +288,12 @@ impl Library {
 mod tests {
     use std::net::SocketAddr;
 
-    use nekoproto::Identity;
+    use testkit::values::identity;
 
     use super::*;
 
     fn holder(n: u16) -> Holder {
-        let mut seed = [0; 32];
-        seed[..2].copy_from_slice(&n.to_le_bytes());
-        Holder::new(Identity::from_seed(&seed).id(), SocketAddr::from(([127, 0, 0, 1], n + 1)))
+        Holder::new(identity(n).id(), SocketAddr::from(([127, 0, 0, 1], n + 1)))
     }
 
     fn of(subscribers: &Subscribers, name: &FileName, now: Instant) -> Vec<Holder> {

@@ -54,8 +54,7 @@ impl Two {
     /// The reader has the only file, `a`, in its place.
     fn in_place() -> Self {
         let mut two = Self::new();
-        two.hold_a("1");
-        two.unfold(false).unwrap();
+        two.update("1");
         two
     }
 
@@ -102,6 +101,20 @@ impl Two {
         self.library.catalogue.put_copy(copy).unwrap();
     }
 
+    /// Has the reader hold the next version, and brings it to its place.
+    fn update(&mut self, bytes: &str) {
+        self.hold_a(bytes);
+        self.unfold(false).unwrap();
+    }
+
+    fn stage(&self) -> Stage {
+        Stage::of(&self.library, &name(), &self.library.share.place(&name()).unwrap())
+    }
+
+    fn modes(&self) -> [u32; 3] {
+        ["a", "b", ""].map(|path| fs::metadata(self.place().join(path)).unwrap().mode() & 0o777)
+    }
+
     fn unfold(&self, force: bool) -> Result<PathBuf, Failure> {
         unfold(&self.library, &name(), None, force, &CancellationToken::new()).map(|(path, _)| path)
     }
@@ -121,6 +134,12 @@ impl Two {
         let relative = |path: &Path| path.strip_prefix(self.place()).unwrap().to_str().unwrap().to_owned();
         files.map(|entry| (relative(entry.path()), fs::read_to_string(entry.path()).unwrap())).collect()
     }
+}
+
+/// The folders that were replaced, and lie in the stage.
+fn replaced(stage: &Stage) -> Vec<PathBuf> {
+    let found = fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path());
+    found.filter(|path| path.is_dir()).collect()
 }
 
 fn tree(files: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -165,9 +184,8 @@ type Edit = fn(&Path);
 #[test]
 fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     let mut two = Two::new();
-    two.write("a", "1");
     two.write("b", "same");
-    two.hold();
+    two.hold_a("1");
     fs::create_dir(two.place()).unwrap();
     assert!(two.unfold(false).unwrap_err().message.contains("exists and is not a set from here"));
     fs::remove_dir(two.place()).unwrap();
@@ -205,13 +223,10 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     File::options().write(true).open(two.place().join("b")).unwrap().set_modified(past).unwrap();
     two.unfold(false).unwrap();
     assert_eq!(two.seen(), tree(&[("a", "3"), ("b", "same")]));
-    let there = |path: &str| fs::metadata(two.place().join(path)).unwrap();
-    assert_eq!(["a", "b", ""].map(|path| there(path).mode() & 0o777), [0o640, 0o755, 0o750]);
-    assert!(!other_group || there("a").gid() == 4242);
-    two.hold_a("4");
-    two.unfold(false).unwrap();
-    let there = |path: &str| fs::metadata(two.place().join(path)).unwrap();
-    assert_eq!(["a", "b", ""].map(|path| there(path).mode() & 0o777), [0o640, 0o755, 0o750]);
+    assert_eq!(two.modes(), [0o640, 0o755, 0o750]);
+    assert!(!other_group || fs::metadata(two.place().join("a")).unwrap().gid() == 4242);
+    two.update("4");
+    assert_eq!(two.modes(), [0o640, 0o755, 0o750]);
 }
 
 impl Two {
@@ -284,10 +299,8 @@ fn next_download_waits_for_the_folder_that_a_dropped_one_puts_in_its_place() {
 fn what_a_user_saves_while_the_next_version_takes_its_place_comes_back() {
     for is_killed in [false, true] {
         let mut two = Two::new();
-        two.write("a", "1");
         two.write("b", "same");
-        two.hold();
-        two.unfold(false).unwrap();
+        two.update("1");
         two.hold_a("2");
         let stage = two.bring(true, |place| {
             fs::write(place.join("a"), "edited").unwrap();
@@ -303,8 +316,7 @@ fn what_a_user_saves_while_the_next_version_takes_its_place_comes_back() {
         }
         let mut expected = tree(&[("a", "2"), ("a.kept", "edited"), ("b", "same"), ("new/mine", "mine")]);
         assert_eq!(two.seen(), expected, "killed: {is_killed}");
-        let folders = || fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path());
-        let old = folders().find(|path| path.is_dir()).expect("whoever has it open keeps it for a while");
+        let old = replaced(&stage).pop().expect("whoever has it open keeps it for a while");
         fs::write(old.join("late"), "late").unwrap();
         fs::rename(&old, old.with_file_name(format!("old-{:032}", 0))).unwrap();
         assert!(!stage.sweep(), "nothing is left");
@@ -319,13 +331,11 @@ fn file_that_is_written_in_place_after_updates_stays_one_file() {
     let mut two = Two::new();
     two.write("b", "same");
     for version in ["1", "2", "3", "4"] {
-        two.hold_a(version);
-        two.unfold(false).unwrap();
+        two.update(version);
     }
     fs::write(two.place().join("b"), "edited").unwrap();
-    let stage = Stage::of(&two.library, &name(), &two.library.share.place(&name()).unwrap());
-    let old = fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path());
-    let old: Vec<_> = old.filter(|path| path.is_dir()).collect();
+    let stage = two.stage();
+    let old = replaced(&stage);
     assert_eq!(old.len(), 3);
     for (n, old) in old.iter().enumerate() {
         fs::rename(old, old.with_file_name(format!("old-{n:032}"))).unwrap();
@@ -340,13 +350,10 @@ fn replaced_folder_beside_its_place_goes_after_a_restart_and_with_its_set() {
     for is_forgotten in [false, true] {
         let mut two = Two::new();
         for version in ["1", "2"] {
-            two.hold_a(version);
-            two.unfold(false).unwrap();
+            two.update(version);
         }
-        let stage = Stage::of(&two.library, &name(), &two.library.share.place(&name()).unwrap());
-        let old =
-            fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path()).find(|path| path.is_dir());
-        fs::rename(old.unwrap(), stage.path().join(format!("old-{:032}", 0))).unwrap();
+        let stage = two.stage();
+        fs::rename(&replaced(&stage)[0], stage.path().join(format!("old-{:032}", 0))).unwrap();
         let beside = two.place().with_file_name(format!(".neko-trees-{}", crate::storage::digits(&name())));
         fs::rename(stage.path(), &beside).unwrap();
         if is_forgotten {
@@ -405,8 +412,8 @@ fn folder_of_somebody_else_is_never_removed() {
     fs::rename(&theirs, &new).unwrap();
     let two = two.restart();
     sweep(&two.library);
-    let kept = fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path().join("theirs"));
-    assert_eq!(kept.filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>(), ["theirs"]);
+    let kept = replaced(&stage).into_iter().filter_map(|path| fs::read_to_string(path.join("theirs")).ok());
+    assert_eq!(kept.collect::<Vec<_>>(), ["theirs"]);
 }
 
 #[test]

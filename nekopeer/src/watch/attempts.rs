@@ -232,7 +232,7 @@ mod tests {
     use testkit::goods;
 
     use super::*;
-    use crate::{Config, Peer, PublishOptions, content::stamp::Stamp, storage::catalogue::StoredCopy};
+    use crate::{Config, Peer, PublishOptions, storage::catalogue::model_tests::copy_of};
 
     /// Its exit code decides what stands there.
     #[tokio::test]
@@ -242,13 +242,11 @@ mod tests {
         let version = |n: u8| {
             goods::record(1, "a", n.into(), |record| record.content = ContentHash::from_bytes([n; 32]))
         };
-        let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
-        let (record, newest, path_of) = (version(1), Some(version(2)), path.clone());
-        let entry = Entry { record, path: path_of, stamp, hashed_at_ns: 0, newest, origin_addr: None };
+        let mut copy = copy_of(version(1), &path);
+        copy.entry.newest = Some(version(2));
         let config = Config { on_stale: OnStale::Drop, ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
         let (reconciler, name) = (&peer.reconciler, FileName::new("a").unwrap());
-        let copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
         peer.library.catalogue.put_copy(copy).unwrap();
         let hook = peer.library.listed_in(&peer.library.hooked, name.clone());
         assert_eq!(reconciler.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));

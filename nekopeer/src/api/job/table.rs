@@ -202,11 +202,9 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use testkit::values::name;
 
-    fn name(text: &str) -> FileName {
-        FileName::new(text).unwrap()
-    }
+    use super::*;
 
     fn begin(table: &mut Table, names: &[&str]) -> (u64, Arc<Progress>) {
         let names: Vec<_> = names.iter().map(|text| name(text)).collect();
@@ -231,11 +229,11 @@ mod tests {
     fn follower_is_as_far_as_what_is_brought_to_its_names() {
         let (mut table, followed) = (Table::default(), [name("a"), name("b")]);
         let id = table.begin(JobKind::Follow, &followed, String::new(), false).row.id;
-        let part = |name: &str, done| {
+        let part = |text: &str, done| {
             let progress = Progress::default();
             progress.set_total(10);
             progress.add_done(done);
-            (FileName::new(name).unwrap(), Some(Arc::new(progress)))
+            (name(text), Some(Arc::new(progress)))
         };
         let mut of_follower = |writing| table.rows(writing).into_iter().find(|row| row.id == id).unwrap().now;
         let now = of_follower(vec![part("a", 1), part("b", 2), part("other", 4), (name("b"), None)]);

@@ -352,15 +352,6 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_contradicts_its_manifest_puts_nothing_in_place() {
-        let (folder, assembly) = complete();
-        let error = check(&assembly, &record(b"something else")).unwrap_err();
-        assert_eq!(error.reason, Reason::OriginLies);
-        assert_eq!(std::fs::read_dir(folder.path().join("parts")).unwrap().count(), 0);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is in the place");
-    }
-
-    #[test]
     fn a_check_ends_soon_after_the_download_and_keeps_what_is_there() {
         let (_folder, assembly) = complete();
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart

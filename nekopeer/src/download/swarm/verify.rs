@@ -85,14 +85,9 @@ impl Verifier {
 #[cfg(test)]
 mod tests {
     use nekoproto::ContentHash;
+    use testkit::goods::bytes;
 
     use super::*;
-
-    fn bytes(len: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len];
-        blake3::Hasher::new().finalize_xof().fill(&mut bytes);
-        bytes
-    }
 
     fn expected(bytes: &[u8]) -> Option<Arc<Segments>> {
         let mut segments = Segments::new(bytes.len() as u64);
@@ -106,7 +101,7 @@ mod tests {
     fn what_whole_segments_cover_is_verified_and_the_edges_are_not() {
         let step = segment_bytes(0);
         let size = 5 * step + 100;
-        let bytes = bytes(usize::try_from(size).unwrap());
+        let bytes = bytes(1, usize::try_from(size).unwrap());
         let mut verifier = Verifier::new(expected(&bytes), size);
         let begin = step / 2;
         verifier.begin(begin);
@@ -130,7 +125,7 @@ mod tests {
     fn a_wrong_segment_leaves_the_rest_to_the_chunks() {
         let step = segment_bytes(0);
         let size = 3 * step;
-        let good = bytes(usize::try_from(size).unwrap());
+        let good = bytes(1, usize::try_from(size).unwrap());
         let mut verifier = Verifier::new(expected(&good), size);
         let mut bad = good;
         bad[usize::try_from(step).unwrap() + 5] ^= 1;

@@ -115,6 +115,7 @@ mod tests {
     use testkit::goods::Goods;
 
     use super::*;
+    use crate::storage::catalogue::model_tests::copy_of;
 
     #[tokio::test]
     async fn file_that_was_replaced_is_hashed_once_and_not_for_each_piece() {
@@ -124,9 +125,7 @@ mod tests {
         std::fs::write(&path, &content).unwrap();
         let file = File::open(&path).unwrap();
         let record = Goods::new(1, "a", 1, content.clone()).record;
-        let stamp = Stamp::of(&file.metadata().unwrap());
-        let entry =
-            Entry { record, path: path.clone(), stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        let entry = copy_of(record, &path).entry;
         let len = content.len() as u64;
         let mut body = FileBody::new(file, Arc::new(entry), 0..len, None);
         std::fs::write(&beside, b"another").unwrap();

@@ -17,6 +17,13 @@ fn leased(version: u64, ttr_secs: u32) -> VerifiedRecord {
     goods::record(1, "a", version, |record| record.policy = policy)
 }
 
+/// A copy of the first version, which was confirmed now.
+fn confirmed(now: Instant) -> CopyState {
+    let mut copy = CopyState::new(&record(1), None, None, now);
+    copy.confirmed(&record(1), now, 0.0);
+    copy
+}
+
 #[test]
 fn a_copy_is_fresh_for_its_bound_after_the_question_not_the_answer() {
     let asked = Instant::now();
@@ -39,10 +46,7 @@ fn a_copy_is_fresh_for_its_bound_after_the_question_not_the_answer() {
 #[test]
 fn an_unreachable_origin_makes_the_copy_unverified_and_is_asked_less_and_less() {
     let now = Instant::now();
-    let mut copy = CopyState::new(&record(1), None, None, now);
-    copy.confirmed(&record(1), now, 0.0);
-    let mut at = now + TTR;
-    let mut pauses = Vec::new();
+    let (mut copy, mut at, mut pauses) = (confirmed(now), now + TTR, Vec::new());
     for _ in 0..8 {
         copy.not_confirmed(NoAnswer::Away, at, 1.0);
         pauses.push(copy.ask_at() - at);
@@ -78,8 +82,7 @@ fn stale_is_remembered_over_a_restart_and_survives_a_late_confirmation() {
 fn an_outdated_copy_is_asked_about_within_the_lease_and_seldom_if_it_is_withdrawn_or_its_origin_is_away() {
     let now = Instant::now();
     for (lease, version) in [(TTR, record(2)), (Duration::from_secs(2), leased(2, 2))] {
-        let mut copy = CopyState::new(&record(1), None, None, now);
-        copy.confirmed(&record(1), now, 0.0);
+        let mut copy = confirmed(now);
         copy.learn(&version);
         assert!(copy.ask_at() <= now + TTR, "within the bound at first");
         let mut at = copy.ask_at();

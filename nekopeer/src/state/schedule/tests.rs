@@ -26,6 +26,12 @@ fn in_order(lens: &[u32], had: &[usize]) -> Schedule {
     Schedule::new(&manifest(lens), bits, &Bitfield::with_capacity(lens.len()), Order::InOrder)
 }
 
+fn rarest_first(lens: &[u32], from: usize, own: u8) -> Schedule {
+    let none = Bitfield::with_capacity(lens.len());
+    let order = Order::RarestFirst { from, own: source(own) };
+    Schedule::new(&manifest(lens), none.clone(), &none, order)
+}
+
 /// A schedule with complete sources 1, 2, ... and one stream to each, with the same number.
 fn with_sources(mut schedule: Schedule, count: u8) -> Schedule {
     for n in 1..=count {
@@ -116,8 +122,7 @@ fn concurrent_readers_share_the_file_out() {
     let (none, origin) = (Bitfield::with_capacity(CHUNKS), source(9));
     let mut fetched = HashSet::new();
     for own in 1..=3 {
-        let order = Order::RarestFirst { from: 0, own: source(own) };
-        let mut schedule = Schedule::new(&manifest(&[256 * 1024; CHUNKS]), none.clone(), &none, order);
+        let mut schedule = rarest_first(&[256 * 1024; CHUNKS], 0, own);
         schedule.offers(origin, Availability::All, NOW);
         (1..=3).filter(|other| *other != own).for_each(|other| {
             schedule.offers(source(other), Availability::Some(none.clone()), NOW);
@@ -138,18 +143,9 @@ fn concurrent_readers_share_the_file_out() {
 
 #[test]
 fn what_fewest_have_comes_first() {
-    let empty = Bitfield::with_capacity(6);
-    let mut schedule = Schedule::new(
-        &manifest(&[10; 6]),
-        empty.clone(),
-        &empty,
-        Order::RarestFirst { from: 0, own: source(0) },
-    );
-    schedule = with_sources(schedule, 1);
+    let mut schedule = with_sources(rarest_first(&[10; 6], 0, 0), 1);
     let mut some = Bitfield::with_capacity(6);
-    [0, 1, 3, 4].into_iter().for_each(|index| {
-        some.insert(index);
-    });
+    some.extend([0, 1, 3, 4]);
     schedule.offers(source(2), Availability::Some(some.clone()), NOW);
     schedule.opened(2, source(2), NEAR, NOW);
     let mut runs = |stream: StreamId| {
@@ -321,15 +317,7 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let lens: Vec<u32> = (0..chunks).map(|_| random.random_range(16_000..130_000)).collect();
     let count = u8::try_from(speeds.len()).unwrap();
-    let empty = Bitfield::with_capacity(chunks);
-    let start = random.random_range(0..chunks);
-    let schedule = Schedule::new(
-        &manifest(&lens),
-        empty.clone(),
-        &empty,
-        Order::RarestFirst { from: start, own: source(0) },
-    );
-    let mut schedule = with_sources(schedule, count);
+    let mut schedule = with_sources(rarest_first(&lens, random.random_range(0..chunks), 0), count);
     let mut queues: BTreeMap<u32, VecDeque<Range<usize>>> =
         (1..=u32::from(count)).map(|n| (n, VecDeque::new())).collect();
     let mut busy_until: BTreeMap<u32, f64> = queues.keys().map(|n| (*n, 0.0)).collect();

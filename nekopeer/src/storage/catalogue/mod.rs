@@ -268,7 +268,7 @@ mod failure_tests;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
-mod model_tests;
+pub(crate) mod model_tests;
 #[cfg(test)]
 mod stress_tests;
 #[cfg(test)]

@@ -20,6 +20,14 @@ fn withdraw(catalogue: &Catalogue, file: &str, most: usize) -> (u64, Vec<FileNam
     }
 }
 
+fn withdraw_all(
+    catalogue: &Catalogue,
+    names: &[FileName],
+    before: impl Fn(&FileName),
+) -> Vec<Result<Gone, Failure>> {
+    catalogue.withdraw(names, Withdrawal::Named, WITHDRAWALS_MAX, before).unwrap()
+}
+
 /// The names that are stated, and whether each is withdrawn.
 fn stated(catalogue: &Catalogue) -> Vec<(String, bool)> {
     let stated =
@@ -34,9 +42,7 @@ fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
     {
         let catalogue = folder.open();
         assert_eq!(withdraw(&catalogue, "a", 9), (2, Vec::new()));
-        let again = catalogue
-            .withdraw(&[name("a")], Withdrawal::Named, WITHDRAWALS_MAX, |_| panic!("nothing changes"))
-            .unwrap();
+        let again = withdraw_all(&catalogue, &[name("a")], |_| panic!("nothing changes"));
         assert!(matches!(again[..], [Ok(Gone::Unknown)]));
         assert!(!catalogue.remove(&name("a")).unwrap());
     }
@@ -83,9 +89,7 @@ fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten
     assert_eq!(stated(&catalogue), [("a".to_owned(), false)]);
     assert!(!catalogue.has_pending(), "nobody is to be told of the withdrawal any more");
     let is_called = Cell::new(false);
-    let gone = catalogue
-        .withdraw(&[name("a")], Withdrawal::Named, WITHDRAWALS_MAX, |_| is_called.set(true))
-        .unwrap();
+    let gone = withdraw_all(&catalogue, &[name("a")], |_| is_called.set(true));
     assert!(matches!(gone[..], [Ok(Gone::Forgotten)]));
     assert!(is_called.get() && stated(&catalogue).is_empty());
     assert_eq!(version(&folder.publish(&catalogue, "a", b"three")), 3);
@@ -103,11 +107,7 @@ fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
     catalogue.tables.commit(write).unwrap();
     let names = ["a", "nothing", "full", "copy", "b", "a"].map(name);
     let before = std::cell::RefCell::new(Vec::new());
-    let gone = catalogue
-        .withdraw(&names, Withdrawal::Named, WITHDRAWALS_MAX, |name| {
-            before.borrow_mut().push(name.to_string())
-        })
-        .unwrap();
+    let gone = withdraw_all(&catalogue, &names, |name| before.borrow_mut().push(name.to_string()));
     let [
         Ok(Gone::Withdrawn { record: a, .. }),
         Ok(Gone::Unknown),
@@ -136,12 +136,6 @@ fn many_are_withdrawn_in_one_commit() {
     let before = catalogue.tables.faults.syncs();
     withdraw(&catalogue, "f0", 99);
     let of_one = catalogue.tables.faults.syncs() - before;
-    assert!(
-        catalogue
-            .withdraw(&names, Withdrawal::Named, WITHDRAWALS_MAX, |_| {})
-            .unwrap()
-            .iter()
-            .all(Result::is_ok)
-    );
+    assert!(withdraw_all(&catalogue, &names, |_| {}).iter().all(Result::is_ok));
     assert_eq!(catalogue.tables.faults.syncs() - before, 2 * of_one);
 }
