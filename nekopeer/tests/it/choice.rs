@@ -56,7 +56,7 @@ fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that
     for (n, version) in [(0, 2), (1, 2), (0, 3)] {
         is_refused(&["get", "a.txt"]);
         is_refused(&["get", "a.txt", "-o", "-"]);
-        is_refused(&["follow", "a.txt"]);
+        two.refuses(&["follow", "a.txt"], "2 origins share different files as a.txt: say which, a.txt@");
         reader.done(&["get", &each[n]]);
         let text = format!("of origin {n}, again {version}\n");
         two.homes[n].share_anew("a.txt", &text);
@@ -152,13 +152,10 @@ fn a_name_with_an_at_sign_is_a_name_unless_it_ends_like_one_with_its_origin() {
     let two = Two::publish();
     let names = ["icon@2x.png", "dump@20261122", &format!("a.txt@{}", two.ids[0])];
     let other = Home::at(&two._indexers, 0);
-    for name in names {
-        other.write(name, name);
-    }
+    other.write_each(&names);
     let _sharing = other.share(&names);
     for name in &names[..2] {
-        two.reader.done(&["get", name]);
-        assert_eq!(two.reader.read(name), name.as_bytes());
+        two.reader.gets(name, name.as_bytes());
         assert_eq!(two.reader.done(&["query", name, "--json"]).json()["hits"].as_array().unwrap().len(), 1);
     }
     // Nobody stands in for an origin by a file that is called like that.

@@ -26,9 +26,7 @@ fn proposed(home: &Home, words: &[&str]) -> Vec<String> {
 #[test]
 fn names_are_proposed_whether_a_peer_runs_or_not() {
     let (_indexers, home) = one_home();
-    for name in ["notes.md", "my notes.txt", "models/a.bin", "models/b.bin", "nothing.more"] {
-        home.write(name, name);
-    }
+    home.write_each(&["notes.md", "my notes.txt", "models/a.bin", "models/b.bin", "nothing.more"]);
     let mut sharing = Some(home.share(&["notes.md", "my notes.txt", "models", "nothing.more"]));
     home.done(&["unshare", "nothing.more"]);
     let both = ["models/a.bin", "models/b.bin"];

@@ -1,14 +1,20 @@
 //! The demo as a program: its output, its exit code, and that it cleans up.
 
-use crate::program::Home;
+use crate::program::{Home, Running};
+
+/// Its home, where the folder for what is temporary is `tmp`.
+fn demo(words: &[&str]) -> (Home, Running) {
+    let home = Home::with(&[]);
+    std::fs::create_dir(home.path("tmp")).unwrap();
+    let mut command = home.command([&["demo"], words].concat());
+    command.env("TMPDIR", home.path("tmp"));
+    (home, Running::start(command))
+}
 
 #[test]
 fn demo_ends_well_and_leaves_nothing_behind() {
-    let home = Home::with(&[]);
-    std::fs::create_dir(home.path("tmp")).unwrap();
-    let mut command = home.command(["demo", "--size-mib", "8"]);
-    command.env("TMPDIR", home.path("tmp"));
-    let ended = crate::program::Running::start(command).wait();
+    let (home, running) = demo(&["--size-mib", "8"]);
+    let ended = running.wait();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let last = ended.out.last().unwrap();
     assert!(last.starts_with("all as it should be, in "), "{last}");
@@ -26,11 +32,7 @@ fn demo_ends_well_and_leaves_nothing_behind() {
 
 #[test]
 fn demo_that_is_interrupted_leaves_nothing_behind() {
-    let home = Home::with(&[]);
-    std::fs::create_dir(home.path("tmp")).unwrap();
-    let mut command = home.command(["demo"]);
-    command.env("TMPDIR", home.path("tmp"));
-    let mut running = crate::program::Running::start(command);
+    let (home, mut running) = demo(&[]);
     running.out_line("1. origin shares a folder");
     assert_eq!(running.interrupt().code, Some(3));
     assert_eq!(std::fs::read_dir(home.path("tmp")).unwrap().count(), 0);

@@ -48,11 +48,9 @@ fn two_machines_on_one_cable_need_no_address_but_those_of_the_link() {
 fn private_indexer_that_is_announced_is_named_where_there_is_no_other() {
     let Some(lan) = Lan::of([&[1, 2]]) else { return };
     let sharer = home_that_discovers(&lan, 1);
-    let secret = sharer.write("secret", "s".repeat(64));
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
-    sharer.write(NAME, "hello\n");
-    let secret = ["--network-secret", secret.to_str().unwrap()];
-    let mut sharing = sharer.share(&[&["--lan", NAME][..], &secret].concat());
+    let secret = sharer.secret("secret", "s");
+    let words = ["--lan", NAME, "--network-secret", &secret];
+    let mut sharing = sharer.share_files([(NAME, "hello\n")], &words);
     let (reader, mut asked) = (home_that_discovers(&lan, 2), None);
     // Questions to all hosts may get lost.
     until(&mut sharing, "the indexer is heard", || {

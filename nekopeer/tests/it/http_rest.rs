@@ -16,9 +16,7 @@ fn ended(http: &Http, serving: &mut Running, id: &Value) -> Value {
 #[test]
 fn rows_are_those_of_the_command_line() {
     let (_indexers, origin, reader) = two_homes();
-    for name in ["a.txt", "b b.txt", "c.txt"] {
-        origin.write(name, name);
-    }
+    origin.write_each(&["a.txt", "b b.txt", "c.txt"]);
     let mut sharing = origin.start(&["share", "a.txt", "b b.txt", "c.txt", "--http", "127.0.0.1:0"]);
     sharing.err_line("serving on ");
     let http = Http::of(&origin, &mut sharing);
@@ -347,8 +345,7 @@ fn peer_that_has_another_door_says_so_and_an_address_in_use_is_an_error() {
     let addr = http.addr.to_string();
     let told = home.done(&["share", "a.txt", "--http", &addr]);
     assert!(!told.err.iter().any(|line| line.contains("--http")), "{told:?}");
-    let refused = other.run(&["serve", "--http", &addr]);
-    refused.ended_with(3, "another address with --http");
+    other.run(&["serve", "--http", &addr]).ended_with(3, "another address with --http");
     assert_eq!(http.get("/api/v1/catalogue").status, 200);
 }
 

@@ -48,13 +48,10 @@ impl Kill {
     /// The program with these arguments, which does not survive this step. Whether it was killed before it served or
     /// ended.
     fn run(self, home: &Home, words: &[&str]) -> bool {
-        let program = home.command(words);
-        let mut command = Command::new("strace");
         let inject = format!("inject={}:signal=KILL:when={}", self.call, self.nth);
         // With `--seccomp-bpf` it would count only the first call.
-        command.args(["-f", "-o", "/dev/null", "-e", &inject, "-e"]);
-        command.arg(format!("trace={}", self.call)).arg(program.get_program()).args(program.get_args());
-        home.settle(&mut command);
+        let trace = ["-f", "-o", "/dev/null", "-e", &inject, "-e", &format!("trace={}", self.call)];
+        let mut command = home.command_by("strace", &trace, words);
         command.process_group(0); // a tracer that is killed alone sets its process free
         let (mut running, until) = (Running::start(command), Instant::now() + STUCK);
         while running.is_running() && !running.err_was("serving on ") {

@@ -1,12 +1,6 @@
 //! Private networks, lists of allowed nodes, and indexers that fail, with real programs.
 
-use crate::program::*;
-
-fn secret(home: &Home, name: &str, byte: &str) -> String {
-    let path = home.write(name, byte.repeat(64) + "\n");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    path.display().to_string()
-}
+use crate::{program::*, tickets::ticket_in};
 
 struct WithIndexer {
     home: Home,
@@ -28,7 +22,7 @@ fn with_indexer(flags: &[&str]) -> WithIndexer {
 #[test]
 fn secret_without_tls_is_refused_unless_the_link_is_closed() {
     let files = Home::with(&[]);
-    let path = secret(&files, "secret", "a");
+    let path = files.secret("secret", "a");
     let pair = ["--insecure", "--network-secret", &path];
     let why = ["with --insecure", "--closed-link"];
     Home::with(&[]).run(&[&pair[..], &["ls"]].concat()).failed_with(2, &why);
@@ -41,7 +35,7 @@ fn secret_without_tls_is_refused_unless_the_link_is_closed() {
 #[test]
 fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     let files = Home::with(&[]);
-    let (right, wrong) = (secret(&files, "right", "a"), secret(&files, "wrong", "b"));
+    let (right, wrong) = (files.secret("right", "a"), files.secret("wrong", "b"));
     let mut inside = with_indexer(&["--network-secret", &right]);
     inside.home.share_anew("f", "x");
     let asks =
@@ -67,13 +61,12 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
 #[test]
 fn reader_that_is_refused_by_the_indexer_that_it_found_is_told_why_in_every_command() {
     let files = Home::with(&[]);
-    let (right, wrong) = (secret(&files, "right", "a"), secret(&files, "wrong", "b"));
+    let (right, wrong) = (files.secret("right", "a"), files.secret("wrong", "b"));
     let (open, private) = (with_indexer(&[]), with_indexer(&["--network-secret", &right]));
     let at_usual = |inside: &WithIndexer| Home::with(&["--discover", &inside.indexer]);
     let remembered = Home::with(&["--discover", "127.0.0.1:0"]);
     let shared = private.home.share_anew("f", "x").out.join(" ");
-    let ticket = shared.split_whitespace().find(|word| word.starts_with("neko:")).unwrap();
-    remembered.done(&["get", ticket, "--network-secret", &right]);
+    remembered.done(&["get", ticket_in(&shared), "--network-secret", &right]);
     let missing = "its network is private; give both the same secret with --network-secret FILE";
     for (home, flags, why) in [
         (at_usual(&private), vec![], missing),
@@ -90,7 +83,7 @@ fn reader_that_is_refused_by_the_indexer_that_it_found_is_told_why_in_every_comm
 #[test]
 fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
     let files = Home::with(&[]);
-    let inside = with_indexer(&["--network-secret", &secret(&files, "secret", "a")]);
+    let inside = with_indexer(&["--network-secret", &files.secret("secret", "a")]);
     let stranger = Home::with(&[]);
     let mut serving = stranger.start(&["serve", "--discover", &inside.indexer]);
     serving.err_line(&format!("the indexer at {} is not used: ", inside.indexer));
@@ -101,7 +94,7 @@ fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
 #[test]
 fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
     let files = Home::with(&[]);
-    let path = secret(&files, "secret", "s3cr3t-");
+    let path = files.secret("secret", "s3cr3t-");
     let text = fs::read_to_string(&path).unwrap().trim().to_owned();
     let mut inside = with_indexer(&["--network-secret", &path, "--http", "0.0.0.0:0", "--log", "trace"]);
     let http = Http::of(&inside.home, &mut inside.running);
@@ -121,7 +114,7 @@ fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
         assert_eq!(http.get(route).status, 200, "{route}");
     }
     assert_eq!(http.ask("GET", "/f/f", &[&bearer], b"").body, b"x");
-    let other = secret(&files, "other", "other-");
+    let other = files.secret("other", "other-");
     let refused = inside.home.run(&["--network-secret", &other, "ls"]);
     refused.failed_with(3, &["has another secret of its network"]);
     inside.home.done(&["--network-secret", &path, "ls"]);
@@ -137,7 +130,7 @@ fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
 #[test]
 fn secrets_in_a_shared_folder_are_left_out_and_named_and_refused_where_they_are_named() {
     let home = Home::with(&["--data-dir", "d/state"]);
-    secret(&home, "d/secret", "a");
+    home.secret("d/secret", "a");
     home.write("d/f", "x");
     home.write("d/allow", &home.done(&["id"]).out[0]);
     home.publish(&["d/secret", "--discover", "127.0.0.1:0"]);

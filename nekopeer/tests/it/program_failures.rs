@@ -56,17 +56,15 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["ls", "--limit-down", "fast"], "--limit-down"),
     (&["share", "a", "--serve-stale", "--no-serve-stale"], "--no-serve-stale"),
     (&["unshare"], "<NAME>"),
-    (&["get", "neko:"], "mistyped"),
-    (&["get", "neko:a!"], "mistyped"),
 ];
 
-/// Before an indexer is looked for, and one is started.
 #[test]
 fn trace_without_an_answer_says_nothing_of_who_shares() {
     let traced = Home::with(&["--indexer", "127.0.0.1:1"]).run(&["trace", "f"]);
     traced.failed_with(3, &["no indexer answered: who shares f is not known"]);
 }
 
+/// Before an indexer is looked for, and one is started.
 #[test]
 fn paths_that_cannot_be_are_told_first_and_leave_nothing_behind() {
     let home = Home::with(&["--discover", "127.0.0.1:0", "--no-discovery"]);
@@ -129,12 +127,8 @@ fn indexer_that_is_not_there_is_named_soon() {
 /// `nekopeer WORDS` in this home, whose files cannot be larger than `kib` KiB, as on a full disk; 0: they can at first.
 fn on_small_disk(home: &Home, words: &[&str], kib: usize) -> Running {
     let limit = if kib > 0 { format!("ulimit -f {kib};") } else { String::new() };
-    let program = home.command(words);
-    let mut command = Command::new("bash");
-    command.args(["-c", &format!("trap '' XFSZ; {limit} exec \"$@\""), "bash"]);
-    command.arg(program.get_program()).args(program.get_args());
-    home.settle(&mut command);
-    Running::start(command)
+    let script = format!("trap '' XFSZ; {limit} exec \"$@\"");
+    Running::start(home.command_by("bash", &["-c", &script, "bash"], words))
 }
 
 /// No file of `running` grows beyond `max` bytes from now on; `None` ends that.
@@ -407,11 +401,8 @@ async fn idle_data_streams_keep_no_reader_out() {
     let addr = indexer.local_addr().to_string();
     let (home, reader) = (Home::with(&["--indexer", &addr]), Home::with(&["--indexer", &addr]));
     home.write("own", "mine");
-    let mut command = Command::new("bash");
-    let program = env!("CARGO_BIN_EXE_nekopeer");
-    command.args(["-c", "ulimit -n 256; exec \"$@\"", "bash", program, "--indexer", &addr, "share", "own"]);
-    home.settle(&mut command);
-    let mut sharing = Running::start(command);
+    let few = ["-c", "ulimit -n 256; exec \"$@\"", "bash"];
+    let mut sharing = Running::start(home.command_by("bash", &few, &["share", "own"]));
     let (addr, greedy, mut idle) = (sharing.serves_at(), Holder::idle(66), Vec::new());
     for _ in 0..400 {
         idle.push(greedy.endpoint.dial(addr, Purpose::Data, None).await.unwrap());

@@ -94,7 +94,7 @@ fn folder_is_followed_with_what_is_shared_there_later_and_what_is_withdrawn_is_s
 fn what_is_to_be_said_of_each_file_of_a_folder_is_said_of_the_first_and_counted() {
     let (indexers, origin, keeper) = two_homes();
     let names = ["odd/1", "odd/2", "odd/3", "odd/4", "odd/5", "odd/6"];
-    names.iter().for_each(|name| drop(origin.write(name, name)));
+    origin.write_each(&names);
     let sharing = origin.share(&["odd"]);
     let _keeping = keeper.serve(&[]);
     keeper.done(&["get", "odd/"]);

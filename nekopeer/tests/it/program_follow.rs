@@ -19,11 +19,8 @@ fn until_is(reader: &Home, following: &mut Running, content: &[u8]) {
     until(following, "a version", is_it);
 }
 
-fn interrupt(following: Running) -> Ended {
-    following.signal("INT");
-    let ended = following.wait_within(LIMIT).unwrap();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    ended
+fn interrupt(following: Running) {
+    following.interrupt().ended_with(0, "");
 }
 
 /// Writes what it is told into `log`, and fails if the file says `bad`.
@@ -182,8 +179,7 @@ fn versions_that_are_kept_come_back_and_the_others_do_not() {
     assert!(reader.read("f") == version(3));
     let listed = reader.done(&["ls", "--json"]).json();
     assert_eq!((&listed["files"][0]["version"], &listed["files"][0]["newest"]), (&3.into(), &5.into()));
-    let refused = reader.run(&["rollback", "f", "1"]);
-    refused.failed_with(1, &["version 1 of f is not kept here, but 5, 4, 2"]);
+    reader.run(&["rollback", "f", "1"]).failed_with(1, &["version 1 of f is not kept here, but 5, 4, 2"]);
     update(&origin, &mut following, 6, version(6));
     interrupt(following);
     drop(sharing);
@@ -202,20 +198,15 @@ fn versions_that_are_kept_come_back_and_the_others_do_not() {
 
 #[test]
 fn what_cannot_be_followed_is_said_at_once() {
-    let (indexers, origin, reader) = two_homes();
-    let other = Home::at(&indexers, 0);
-    origin.write("f", "one");
-    other.write("f", "another");
-    let (_one, _other) = (origin.share(&["f"]), other.share(&["f"]));
-    let says = |ended: Ended, text: &str| {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "published");
+    reader.write("f", "of the user");
+    for (home, text) in
+        [(&origin, "f is shared by this peer itself"), (&reader, "exists and is not a copy from here")]
+    {
+        let ended = home.run(&["follow", "f"]);
         assert_eq!(ended.code, Some(3), "{ended:?}");
         assert!(ended.err.iter().any(|line| line.starts_with("error: ") && line.contains(text)), "{ended:?}");
-    };
-    says(reader.run(&["follow", "f"]), "2 origins share different files as f: say which, f@");
-    says(origin.run(&["follow", "f"]), "f is shared by this peer itself");
-    reader.write("g", "of the user");
-    origin.share_anew("g", "published");
-    says(reader.run(&["follow", "g"]), "exists and is not a copy from here");
+    }
     reader.run(&["rollback", "f"]).failed_with(1, &["no earlier version is kept here", "--keep N"]);
 }
 

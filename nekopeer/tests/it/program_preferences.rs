@@ -1,7 +1,7 @@
 //! `--bound` and `--when-stale` of `get` and `follow`: how copies of single names are kept coherent, each node in a process
 //! of its own.
 
-use crate::program::*;
+use crate::{program::*, tickets::ticket_of};
 
 #[test]
 fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
@@ -42,8 +42,7 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
 fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
     let (_indexers, origin, reader) = two_homes();
     let mut sharing = origin.share_files([("d/a", "one"), ("d/b", "one")], &["d"]);
-    let line = sharing.out_line("get neko:");
-    let ticket = line.split(' ').find(|word| word.starts_with("neko:")).unwrap();
+    let ticket = ticket_of(&mut sharing);
     let mut serving = reader.serve(&[]);
     reader.done(&["get", "d/"]);
     let mut fresh_for = |name: &str, secs: u64| {
@@ -56,7 +55,7 @@ fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
         });
     };
     fresh_for("d/a", 60);
-    let asked: [&[&str]; 4] = [&["d/a", "d/b"], &["d/"], &["d/*"], &[ticket]];
+    let asked: [&[&str]; 4] = [&["d/a", "d/b"], &["d/"], &["d/*"], &[&ticket]];
     for (words, secs) in asked.into_iter().zip([10, 9, 8, 7]) {
         reader.done(&[&["get", "--bound", &secs.to_string()], words].concat());
         fresh_for("d/a", secs);

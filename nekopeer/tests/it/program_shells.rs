@@ -98,12 +98,17 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
     let indexers = Indexers::one();
     let addr = indexers.addr(0);
     let home = Home::with(&[]);
-    home.write_all([("share/inside.txt", "inside\n"), ("elsewhere/outside.txt", "outside\n")]);
+    let (inside, both) = (("share/inside.txt", "inside\n"), ("share/outside.txt", "not this\n"));
+    home.write_all([inside, both, ("elsewhere/outside.txt", "outside\n")]);
     let node = ["--indexer", &addr, "--dir", &home.text("share")];
     let _serving = home.start_err(&[&node[..], &["serve"]].concat(), "serving on ");
-    let mut command = home.command([&node[..], &["share", "outside.txt", "inside.txt"]].concat());
-    command.current_dir(home.path("elsewhere"));
-    let shared = Running::start(command).wait();
+    let share = |paths: &[&str]| {
+        let mut command = home.command([&node[..], &["share"], paths].concat());
+        command.current_dir(home.path("elsewhere"));
+        Running::start(command).wait()
+    };
+    share(&["nowhere"]).failed_with(3, &["elsewhere/nowhere: No such file"]);
+    let shared = share(&["outside.txt", "inside.txt"]);
     assert_eq!(shared.code, Some(0), "{shared:?}");
     assert!(shared.out.join("\n").contains("2 new"), "{shared:?}");
     let reader = Home::at(&indexers, 0);
@@ -111,8 +116,7 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
     let _reading = reader.serve(&[]);
     let mut command = reader.command(["get", "outside.txt", "-o", "here.txt", "--dir", ".."]);
     command.current_dir(reader.path("down"));
-    let got = Running::start(command).wait();
-    assert_eq!(got.code, Some(0), "{got:?}");
+    Running::start(command).wait().ended_with(0, "");
     assert_eq!(reader.read("down/here.txt"), b"outside\n");
 }
 
@@ -213,14 +217,13 @@ fn shells_that_start_at_once_all_get_their_answer() {
         home.write(&format!("own-{n}.txt"), format!("{n}\n"));
     }
     let _theirs = origin.share(&["0.txt", "1.txt", "2.txt", "3.txt", "4.txt", "5.txt"]);
-    for round in 0..2 {
+    for _ in 0..2 {
         let getting: Vec<Running> = (0..6)
             .map(|n| home.start(&["get", &format!("{n}.txt"), "--force"]))
             .chain((0..3).map(|_| home.start(&["ls"])))
             .collect();
         for running in getting {
-            let ended = running.wait();
-            assert_eq!(ended.code, Some(0), "round {round}: {ended:?}");
+            running.wait().ended_with(0, "");
         }
     }
     // Of several that would serve, one does.
@@ -360,12 +363,8 @@ fn running_peer_refuses_paths_at_which_it_sees_folders_of_its_own() {
     let (_indexers, origin, reader) = two_homes();
     let _sharing = origin.share_file("f", "one");
     reader.write_all([("tmp/both/mine", "mine"), ("tmp/mine", "mine"), ("home/me/mine", "mine")]);
-    let serve = reader.command(["serve"]);
-    let mut inside = Command::new("unshare");
-    inside.args(["-rm", "sh", "-c", MOUNTS, "sh"]);
-    inside.arg(serve.get_program()).args(serve.get_args());
-    reader.settle(&mut inside);
-    let mut serving = Running::start(inside);
+    let inside = ["-rm", "sh", "-c", MOUNTS, "sh"];
+    let mut serving = Running::start(reader.command_by("unshare", &inside, &["serve"]));
     serving.err_line("serving on ");
     for out in ["tmp/f", "tmp/new/", "tmp/both"] {
         let ended = reader.run(&["get", "f", "-o", &reader.text(out)]);
@@ -391,8 +390,7 @@ fn interrupted_share_of_stdin_ends_at_once_and_leaves_nothing() {
         until(&mut sharing, "they came", || home.partial_len() > 0);
         let began = Instant::now();
         sharing.signal("INT");
-        let ended = sharing.wait_with_input_open();
-        assert_eq!(ended.code, Some(3), "{ended:?}");
+        sharing.wait_with_input_open().ended_with(3, "");
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
         while !home.partials().is_empty() {
             assert!(began.elapsed() < LIMIT, "the partial file stays");
@@ -443,8 +441,7 @@ fn script_at_its_end_waits_for_what_another_shell_is_doing() {
         std::thread::sleep(Duration::from_millis(20));
     }
     storing.type_line("two");
-    let ended = storing.wait();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    storing.wait().ended_with(0, "");
     assert_eq!(home.read("x"), b"one\ntwo\n");
     assert_eq!(script.wait().code, Some(0));
 }

@@ -227,8 +227,7 @@ fn reader_is_called_by_its_label_wherever_it_is_shown_also_after_the_origin_bega
     assert!(told.contains(&format!("{named} at ")), "{told}");
     following.signal("STOP");
     origin.share_anew("f", "three");
-    let ended = origin.run(&["wait", "f", "--all", "--timeout", "1"]);
-    ended.failed_with(1, &[&format!("reader {named}")]);
+    origin.run(&["wait", "f", "--all", "--timeout", "1"]).failed_with(1, &[&format!("reader {named}")]);
     following.kill();
     assert_eq!(sharing.interrupt().code, Some(0));
     let _sharing = origin.share(&["f"]);

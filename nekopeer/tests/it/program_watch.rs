@@ -102,7 +102,6 @@ fn file_that_is_gone_for_a_while_is_not_withdrawn_and_becomes_one_version() {
     assert_eq!(origin.names(), ["d/sub/b"]);
 }
 
-/// A set is not published without a file that is about to be made anew.
 #[test]
 fn set_waits_for_a_file_that_is_gone_for_a_while_and_for_one_that_is_open() {
     let (_indexers, origin, reader) = two_homes();
@@ -185,12 +184,10 @@ fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_with_what_is_there
 const MOUNT: &str = "mount -t tmpfs none d/m && echo 1 > d/m/1 && echo 2 > d/m/2";
 
 fn watch_with_mount(home: &Home, words: &[&str]) -> Running {
-    let shared = home.command([&["share", "--watch"], words].concat());
-    let mut mounting = Command::new("unshare");
     let script = format!(r#"{MOUNT} && exec "$@""#);
-    mounting.args(["-rm", "sh", "-c", &script, "sh"]).arg(shared.get_program()).args(shared.get_args());
-    home.settle(&mut mounting);
-    let mut sharing = Running::start(mounting);
+    let mounting = ["-rm", "sh", "-c", &script, "sh"];
+    let words = [&["share", "--watch"], words].concat();
+    let mut sharing = Running::start(home.command_by("unshare", &mounting, &words));
     sharing.err_line("watching ");
     sharing
 }
@@ -223,9 +220,7 @@ fn set_waits_for_a_disk_that_is_unmounted_below_its_folder() {
 #[test]
 fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
     let (_indexers, origin) = one_home();
-    for name in ["a", "s/1", "t/1", "m/under"] {
-        origin.write(&format!("d/{name}"), name);
-    }
+    origin.write_each(&["d/a", "d/s/1", "d/t/1", "d/m/under"]);
     let mut sharing = watch_with_mount(&origin, &["d", "--settle", "0"]);
     there(&sharing, &origin, "rm d/m/2");
     sharing.out_line("unshared d/m/2");

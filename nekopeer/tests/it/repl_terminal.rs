@@ -19,11 +19,8 @@ impl Terminal {
 
     /// Starts the REPL in a terminal with this many columns, whose escape codes are seen, and this variable.
     fn sized(home: &Home, columns: u16, variable: (&str, &str)) -> Self {
-        let program = home.command::<&str>([]);
-        let mut command = std::process::Command::new("sh");
         let script = format!("stty rows 24 cols {columns}; exec \"$0\" \"$@\"");
-        command.args(["-c", &script]).arg(program.get_program()).args(program.get_args());
-        home.settle(&mut command);
+        let mut command = home.command_by("sh", &["-c", &script], &[]);
         command.env_remove("NO_COLOR").env(variable.0, variable.1);
         Self(at_terminal(command, false))
     }

@@ -10,8 +10,11 @@ fn stranger() -> Home {
 }
 
 pub(crate) fn ticket_of(sharing: &mut Running) -> String {
-    let line = sharing.out_line("nekopeer get neko:");
-    line.split_whitespace().find(|word| word.starts_with("neko:")).unwrap().to_owned()
+    ticket_in(&sharing.out_line("nekopeer get neko:")).to_owned()
+}
+
+pub(crate) fn ticket_in(text: &str) -> &str {
+    text.split_whitespace().find(|word| word.starts_with("neko:")).unwrap()
 }
 
 /// A sharer of `f.txt`, and the ticket of that.
@@ -74,9 +77,7 @@ fn a_ticket_outlives_a_restart_of_who_shares_with_an_indexer_of_its_own() {
 #[test]
 fn tickets_and_names_go_together_and_are_printed_later_too() {
     let (indexers, origin) = one_home();
-    for name in ["a", "b", "c", "d", "sub/e"] {
-        origin.write(name, name);
-    }
+    origin.write_each(&["a", "b", "c", "d", "sub/e"]);
     let mut sharing = origin.start_err(&["share", "a", "b", "c", "d", "sub"], "serving on ");
     sharing.out_line("nekopeer ticket NAME");
     let printed = origin.done(&["ticket", "a", "sub/e"]);
@@ -266,15 +267,13 @@ fn ticket_of_one_machine_says_so_there_and_elsewhere() {
 #[test]
 fn ticket_of_a_private_network_names_the_flag_of_its_secret() {
     let origin = Home::with(&["--discover", "127.0.0.1:0", "--network-secret", "secret"]);
-    let path = origin.write("secret", "s".repeat(64));
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let secret = origin.secret("secret", "s");
     let mut sharing = origin.share_file("f.txt", "one\n");
     let line = sharing.out_line("nekopeer get neko:");
     assert!(line.ends_with(" --network-secret FILE"), "{line}");
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let ticket = words.iter().find(|word| word.starts_with("neko:")).unwrap();
+    let ticket = ticket_in(&line);
     let reader = stranger();
     reader.run(&["get", ticket]).failed_with(3, &["--network-secret FILE"]);
-    reader.done(&["get", ticket, "--network-secret", path.to_str().unwrap()]);
+    reader.done(&["get", ticket, "--network-secret", &secret]);
     assert_eq!(reader.read("f.txt"), b"one\n");
 }

@@ -130,9 +130,7 @@ fn ten_thousand_files_are_browsed_filtered_and_unshared() {
     for n in 0..FILES - 3 {
         home.write(&format!("data/{}/f{n}.bin", n % 100), vec![b'a'; n % 1000]);
     }
-    for name in ["one.txt", "three.txt", "two.txt"] {
-        home.write(name, name);
-    }
+    home.write_each(&["one.txt", "three.txt", "two.txt"]);
     let peer = Served::start(home, &[]);
     peer.home.done(&["share", "data", "one.txt", "two.txt", "three.txt"]);
     open_live(&browser, &peer.url);

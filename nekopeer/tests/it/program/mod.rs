@@ -106,6 +106,11 @@ impl Home {
         files.iter().for_each(|(name, text)| drop(self.write(name, text)));
     }
 
+    /// Writes files whose bytes are their names.
+    pub(crate) fn write_each(&self, names: &[&str]) {
+        names.iter().for_each(|name| drop(self.write(name, name)));
+    }
+
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
@@ -126,6 +131,15 @@ impl Home {
         command.args(&self.flags).args(words);
         self.settle(&mut command);
         self.host.iter().fold(command, |command, host| host.command(&command))
+    }
+
+    /// The same, started by another program with these words before it.
+    pub(crate) fn command_by(&self, program: &str, before: &[&str], words: &[&str]) -> Command {
+        let ours = self.command(words);
+        let mut command = Command::new(program);
+        command.args(before).arg(ours.get_program()).args(ours.get_args());
+        self.settle(&mut command);
+        command
     }
 
     pub(crate) fn settle(&self, command: &mut Command) {
@@ -167,6 +181,13 @@ impl Home {
         let mut running = self.start(words);
         running.err_line(text);
         running
+    }
+
+    /// A file with the secret of a network, and its path.
+    pub(crate) fn secret(&self, name: &str, text: &str) -> String {
+        let path = self.write(name, text.repeat(64) + "\n");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+        self.text(name)
     }
 
     pub(crate) fn listed(&self) -> Vec<Value> {
