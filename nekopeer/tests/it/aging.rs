@@ -14,22 +14,6 @@ fn chunk_of(goods: &Goods) -> DataRequest {
 }
 
 #[testkit::test]
-async fn copy_of_an_unreachable_origin_is_kept_and_served_as_unverified() {
-    let (indexer, [(cached, mut cache)]) = network().await;
-    let goods = version(1, policy(Mode::Pull, 1));
-    let origin = goods.held(1, indexer.local_addr()).await;
-    cache.get("a").await.unwrap();
-    cache.becomes("a", Freshness::Fresh).await;
-    drop(origin);
-    cache.sees(&Event::OriginAway(name("a"))).await;
-    cache.becomes("a", Freshness::Unverified).await;
-    assert_eq!(cached.read("a"), goods.bytes);
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
-    let done = reader.get("a").await.unwrap();
-    assert_eq!((done.freshness, to.read("a")), (Freshness::Unverified, goods.bytes));
-}
-
-#[testkit::test]
 async fn copy_is_not_served_past_its_bound_where_the_policy_forbids_it() {
     let (indexer, [(cached, cache)]) = network().await;
     let strict = Policy::new(Mode::Pull, 1, 1, Staleness::Bounded).unwrap();
@@ -59,20 +43,6 @@ async fn outdated_copy_is_served_as_stale_where_the_policy_allows_it() {
     origin.tell(cache.addr(), [version(2, policy(Mode::Pull, 600)).record.to_signed()]).await.unwrap();
     let grant = origin.ask(cache.addr(), &chunk_of(&goods)).await.unwrap();
     assert_eq!((grant.len, grant.freshness), (1, Freshness::Stale));
-}
-
-#[testkit::test]
-async fn holder_that_missed_an_update_knows_right_after_its_start() {
-    let (indexer, [(from, origin), (to, reader)]) = network().await;
-    origin.publish(&from.write("a", b"version 1")).await;
-    reader.get("a").await.unwrap();
-    reader.peer.shutdown().await;
-    origin.publish(&from.write("a", b"version 2")).await;
-    let reader = Node::start(to.config(&[indexer.local_addr()])).await;
-    assert!(!reader.is("a", Freshness::Fresh).await, "nobody confirmed it yet");
-    reader.peer.check_copies().await;
-    assert!(reader.is("a", Freshness::Stale).await);
-    assert_eq!(reader.versions("a").await, (1, Some(2)));
 }
 
 #[testkit::test]
@@ -149,28 +119,6 @@ async fn version_known_to_be_outdated_is_stale_when_it_comes_again() {
         let again = reader.get("a").await.unwrap();
         assert_eq!((again.bytes_moved, again.freshness), (bytes_moved, Freshness::Stale), "{on_stale:?}");
     }
-}
-
-#[testkit::test]
-async fn origin_that_lost_its_data_publishes_beyond_what_others_have_seen() {
-    let (indexer, [(from, origin), (to, mut reader)]) = network().await;
-    for content in ["1", "2", "3"] {
-        origin.publish(&from.write("a", content.as_bytes())).await;
-    }
-    reader.get("a").await.unwrap();
-    let node = origin.peer.node();
-    origin.peer.shutdown().await;
-    let fresh = Folder::new();
-    let key = fresh.write(".neko/peer.key", &from.read(".neko/peer.key"));
-    fs::set_permissions(key, fs::Permissions::from_mode(0o600)).unwrap();
-    let origin = fresh.peer(&[indexer.local_addr()]).await;
-    assert_eq!(origin.peer.node(), node);
-    assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 4, "and says so at once");
-    reader.invalidated("a", 4).await;
-    assert_eq!(origin.versions("a").await.0, 4);
-    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 4);
-    assert_eq!(to.read("a"), b"4");
-    assert_eq!(origin.publish(&fresh.write("a", b"5")).await.version.get(), 5);
 }
 
 #[testkit::test]

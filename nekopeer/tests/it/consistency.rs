@@ -150,18 +150,7 @@ async fn stricter_reader_asks_before_the_policy_requires_it() {
 }
 
 #[testkit::test]
-async fn pushed_refetch_replaces_the_file_each_time() {
-    let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
-    let mut stage = Stage::set(lasting_push(), refetch).await;
-    for version in 2..6 {
-        stage.publish(version).await;
-        assert_eq!(stage.reader.event(refreshed).await.0, version);
-        assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
-    }
-}
-
-#[testkit::test]
-async fn refetch_of_a_copy_elsewhere_replaces_it_there() {
+async fn pushed_refetch_replaces_a_copy_each_time_wherever_it_is() {
     let elsewhere = Folder::new();
     let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
     let mut stage = Stage::set(lasting_push(), refetch).await;
@@ -170,9 +159,12 @@ async fn refetch_of_a_copy_elsewhere_replaces_it_there() {
     let options = nekopeer::DownloadOptions { output, ..Default::default() };
     stage.reader.get_with("b", options).await.unwrap();
     stage.reader.peer.check_copies().await;
-    stage.origin.publish(&stage.from.write("b", b"version 2")).await;
-    stage.reader.event(refreshed).await;
-    assert_eq!(elsewhere.read("copy"), b"version 2");
+    for version in 2..6 {
+        let content = format!("version {version}");
+        stage.origin.publish(&stage.from.write("b", content.as_bytes())).await;
+        assert_eq!(stage.reader.event(refreshed).await.0, version);
+        assert_eq!(elsewhere.read("copy"), content.as_bytes());
+    }
     assert!(!stage.to.has("b"));
 }
 
@@ -233,6 +225,43 @@ async fn outdated_copy_is_dropped_where_configured_unless_somebody_changed_it() 
     let why = stage.reader.event(kept).await;
     assert!(why.contains("kept"), "{why}");
     assert_eq!(stage.to.read("a"), b"my own work");
+}
+
+/// Goal: large files leave turns to small ones. Method: as many origins as have turns hang with a large file each.
+#[testkit::test]
+async fn small_copy_is_refetched_while_large_ones_have_their_turns() {
+    let indexer = indexer(&[]).await;
+    let to = Folder::new();
+    let mut reader = to.peer_with(&[indexer.local_addr()], |config| config.on_stale = OnStale::Refetch).await;
+    let mut holders = Vec::new();
+    for (seed, len) in (1..).zip([2 * MIB, 2 * MIB, 2 * MIB, 2 * MIB, 9]) {
+        let of_version = |n| Goods::new(seed, &seed.to_string(), n, bytes(u64::from(seed) * 10 + n, len));
+        let (old, new, is_new) = (of_version(1), of_version(2), Arc::new(AtomicBool::new(false)));
+        let (records, is_newer) = ([&old, &new].map(|goods| goods.record.to_signed()), Arc::clone(&is_new));
+        let mut holder = Holder::begin(seed, move |request| match is_newer.load(Ordering::Relaxed) {
+            false => old.honest(request),
+            true if len > MIB => ScriptedReply::granting(1, Vec::new()).then(Then::Hang),
+            true => new.honest(request),
+        });
+        let [first, second] = records;
+        holder.register(indexer.local_addr(), [first]).await;
+        reader.get(&seed.to_string()).await.unwrap();
+        while holder.asked.try_recv().is_ok() {}
+        is_new.store(true, Ordering::Relaxed);
+        holder.register(indexer.local_addr(), [second]).await;
+        holder.asked.recv().await.unwrap();
+        holders.push(holder);
+    }
+    assert_eq!(reader.event(refreshed).await, (2, 9), "the small one");
+}
+
+#[testkit::test]
+async fn outdated_copy_that_is_gone_from_disk_is_dropped_too() {
+    let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
+    fs::remove_file(stage.to.path("a")).unwrap(); // as a drop that was killed leaves it
+    stage.publish(2).await;
+    stage.reader.sees(&Event::Dropped(name("a"))).await;
+    assert!(stage.reader.peer.files().await.is_empty());
 }
 
 #[testkit::test]

@@ -123,8 +123,7 @@ async fn source_that_accepts_and_never_answers_is_overtaken() {
     let stage = Stage::set(goods, Goods::honest).await;
     let hangs = |_: &Goods, _: &DataRequest| ScriptedReply::of(Vec::new()).then(Then::Hang);
     let mut stuck = stage.goods.served(2, stage.indexer.local_addr(), hangs).await;
-    let done = stage.reader.get("a").await.unwrap();
-    assert!(stage.to.read("a") == stage.goods.bytes);
+    let done = stage.reader.gets(&stage.to, "a", &stage.goods.bytes).await;
     assert!(done.took < nekoproto::limits::STALL_TIMEOUT / 2, "{:?}", done.took);
     assert!(stuck.asked.try_recv().is_ok(), "the stuck holder was never asked, so nothing was tested");
 }
@@ -154,18 +153,7 @@ async fn forged_and_misnamed_hits_are_left_out_and_make_the_answer_incomplete() 
     assert!(!answer.complete);
     let records: Vec<_> = answer.candidates.into_iter().map(|found| found.record).collect();
     assert_eq!(records, std::slice::from_ref(&goods.record));
-    reader.get("a").await.unwrap();
-    assert!(to.read("a") == goods.bytes);
-}
-
-#[testkit::test]
-async fn indexer_that_hides_the_newest_version_is_outvoted_by_one_that_knows() {
-    let (old, new, indexer) = (file(), Goods::new(1, "a", 2, bytes(2, MIB)), indexer(&[]).await);
-    let honest = new.held(1, indexer.local_addr()).await;
-    let liar = Fake::of_peers(Habit::says([hit(old.record.to_signed(), 1, honest.addr)]));
-    let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
-    assert_eq!(reader.get("a").await.unwrap().record, new.record);
-    assert!(to.read("a") == new.bytes);
+    reader.gets(&to, "a", &goods.bytes).await;
 }
 
 #[testkit::test]
@@ -229,13 +217,11 @@ async fn made_up_holders_send_no_crowd_to_a_third_party() {
     let liar = Fake::of_peers(Habit::says([Hit { record: goods.record.to_signed(), holders }]));
     let _honest = goods.held(2, indexer.local_addr()).await;
     let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
-    reader.get("a").await.unwrap();
-    assert!(to.read("a") == goods.bytes);
+    reader.gets(&to, "a", &goods.bytes).await;
     let connections = connections.load(Ordering::Relaxed);
     assert!(connections <= 2, "{connections} connections");
 }
 
-/// Goal: many who publish under a name do not hide the origin that is asked for.
 #[testkit::test]
 async fn origin_that_is_asked_for_is_found_among_many() {
     let (goods, (indexer, [(to, reader), (other_folder, other)])) = (file(), network().await);

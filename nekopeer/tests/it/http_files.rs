@@ -454,12 +454,13 @@ async fn copy(terms: Policy) -> (nekoindexer::IndexerHandle, Goods, Holder, Fold
 async fn a_copy_whose_origin_is_away_is_sent_as_unverified_or_not_at_all_as_its_policy_says() {
     for (staleness, status) in [(Staleness::ServeStale, 200), (Staleness::Bounded, 504)] {
         let terms = Policy::new(Mode::Pull, 1, 1, staleness).unwrap();
-        let (_indexer, goods, origin, _folder, mut cache) = copy(terms).await;
+        let (_indexer, goods, origin, folder, mut cache) = copy(terms).await;
         let (_door, http) = door(&cache.peer);
         assert_eq!(http.get("/f/a").body, goods.bytes);
         drop(origin);
         cache.sees(&Event::OriginAway(name("a"))).await;
         cache.becomes("a", Freshness::Unverified).await;
+        assert_eq!(folder.read("a"), goods.bytes, "it is kept");
         let answer = http.get("/f/a");
         if status == 200 {
             assert_eq!((answer.status, answer.header("x-neko-freshness")), (200, "unverified"));

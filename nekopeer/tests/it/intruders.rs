@@ -28,8 +28,7 @@ impl Stage {
 
     async fn is_alive(&self) {
         let (to, reader) = peer(&[self.indexer.local_addr()]).await;
-        reader.get("a").await.unwrap();
-        assert!(to.read("a") == bytes(1, 2 * MIB));
+        reader.gets(&to, "a", bytes(1, 2 * MIB)).await;
     }
 }
 

@@ -48,8 +48,7 @@ fn download_of_one_shell_is_cancelled_by_another_or_by_its_interruption() {
     sharing.type_line("the beginning");
     until(&mut serving, "the job runs", || jobs(&reader).iter().any(|job| job["kind"] == "store"));
     reader.done(&["cancel", "piped.txt"]);
-    let ended = sharing.wait_with_input_open();
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    sharing.wait_with_input_open().ended_with(3, "");
     assert!(!reader.path("piped.txt").exists(), "nothing is stored");
 }
 
@@ -74,6 +73,7 @@ fn download_in_the_background_returns_at_once_and_its_end_is_told() {
     reader.done(&["get", "a.bin", "--background"]);
     assert!(serving.err_line("job 3 failed: get a.bin: ").ends_with("; or replace it with --force"));
     assert_eq!(jobs(&reader)[0]["remedy"], "force");
+    assert_eq!(reader.read("a.bin"), b"another");
 }
 
 #[test]
@@ -103,8 +103,7 @@ fn jobs_in_the_background_are_bounded_and_end_with_the_peer() {
     reader.run(&["get", &names[16], "--background"]).failed_with(3, &["16 jobs run in the background"]);
     reader.done(&["cancel", &names[3]]);
     reader.done(&["get", &names[16], "--background"]);
-    let ended = serving.interrupt();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    serving.interrupt().ended_with(0, "");
 }
 
 #[test]

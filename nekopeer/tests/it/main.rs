@@ -51,7 +51,6 @@ mod program_withdrawing;
 mod publishing;
 mod reach;
 mod reach_closed;
-mod refetch;
 mod registration;
 mod repl_script;
 mod repl_terminal;

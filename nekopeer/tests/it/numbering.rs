@@ -44,7 +44,7 @@ pub(crate) fn renumbered(event: &Event) -> Option<(u64, u64)> {
 
 #[testkit::test]
 async fn lost_catalogue_takes_no_number_again_finds_that_of_the_same_bytes_and_nothing_spins() {
-    let (indexer, [(from, origin), (to, reader)]) = network().await;
+    let (indexer, [(from, origin), (to, mut reader)]) = network().await;
     let at = [indexer.local_addr()];
     assert_eq!(publish(&origin, &from, "first").await, 1);
     reader.get("a").await.unwrap(); // keeps version 1 listed
@@ -52,8 +52,8 @@ async fn lost_catalogue_takes_no_number_again_finds_that_of_the_same_bytes_and_n
     lose_catalogue(&from);
     let mut origin = from.peer(&at).await;
     assert_eq!(publish(&origin, &from, "other").await, 2, "the number that stands is reported");
-    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
-    assert_eq!(to.read("a"), b"other");
+    reader.invalidated("a", 2).await;
+    assert_eq!(reader.gets(&to, "a", b"other").await.record.version.get(), 2);
     let registered = |event: &Event| matches!(event, Event::Registered { .. });
     let registrations = origin.unseen().iter().filter(|event| registered(event)).count();
     assert!(registrations <= 2, "{registrations} registrations");
@@ -64,28 +64,6 @@ async fn lost_catalogue_takes_no_number_again_finds_that_of_the_same_bytes_and_n
     let unchanged: Vec<u64> = outcome.unchanged.iter().map(|record| record.version.get()).collect();
     assert_eq!((outcome.published.len(), unchanged), (0, vec![2]));
     assert_eq!(publish(&origin, &from, "third").await, 3);
-}
-
-#[testkit::test]
-async fn folder_restored_by_one_or_two_versions_publishes_above_all_of_them() {
-    for behind in [1, 2] {
-        let (indexer, [(from, origin), (to, reader)]) = network().await;
-        let at = [indexer.local_addr()];
-        publish(&origin, &from, "version 1").await;
-        origin.peer.abort().await;
-        let backup = backup(&from);
-        let origin = from.peer(&at).await;
-        for n in 0..behind {
-            assert_eq!(publish(&origin, &from, &format!("version {}", n + 2)).await, n + 2);
-        }
-        reader.get("a").await.unwrap();
-        origin.peer.abort().await;
-        copy_data(&backup, &from);
-        let origin = from.peer(&at).await;
-        assert_eq!(publish(&origin, &from, "after the restore").await, behind + 2);
-        assert_eq!(reader.get("a").await.unwrap().record.version.get(), behind + 2);
-        assert_eq!(to.read("a"), b"after the restore");
-    }
 }
 
 #[testkit::test]
@@ -105,12 +83,10 @@ async fn old_backup_that_starts_does_not_replace_what_was_published_since() {
     let outcome = origin.publish_all(&[&restored.path("a")]).await;
     assert!(outcome.published.is_empty(), "{outcome:?}");
     assert_eq!(origin.event(elsewhere).await, 2);
-    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
-    assert_eq!(to.read("a"), b"new");
+    assert_eq!(reader.gets(&to, "a", b"new").await.record.version.get(), 2);
     let outcome = origin.publish_all(&[&restored.path("a")]).await;
     assert_eq!(outcome.published[0].version.get(), 3, "told of it, the user publishes again");
-    reader.get("a").await.unwrap();
-    assert_eq!(to.read("a"), b"old");
+    reader.gets(&to, "a", b"old").await;
 }
 
 /// Two indexers that do not know each other list two contents under one number, since the folder was restored in between;
@@ -139,8 +115,7 @@ async fn of_two_contents_under_one_number_the_one_that_ranks_higher_is_published
         }
         for indexer in [&near, &far] {
             let (to, reader) = peer(&[indexer.local_addr()]).await;
-            assert_eq!(reader.get("a").await.unwrap().record.version.get(), 3);
-            assert_eq!(to.read("a"), contents[1].as_bytes());
+            assert_eq!(reader.gets(&to, "a", contents[1].as_bytes()).await.record.version.get(), 3);
         }
         ends.push(end);
     }
@@ -166,20 +141,6 @@ async fn number_that_nobody_confirmed_changes_when_the_indexer_is_back_and_an_ev
     assert!(!outcome.is_confirmed);
     let _way = Proxy::begin(addr, indexer.local_addr());
     assert_eq!(origin.event(renumbered).await, (1, 2));
-    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
-    assert_eq!(to.read("a"), b"other");
+    assert_eq!(reader.gets(&to, "a", b"other").await.record.version.get(), 2);
     assert!(origin.publish_all(&[&from.write("a", b"third")]).await.is_confirmed);
-}
-
-#[testkit::test]
-async fn deregistered_name_goes_on_above_what_its_copies_have() {
-    let (indexer, [(from, origin)]) = network().await;
-    publish(&origin, &from, "first").await;
-    origin.peer.deregister(&name("a")).await.unwrap();
-    let (options, progress) = (PublishOptions::default(), Arc::default());
-    let twice = vec![from.path("a"), from.path("a")];
-    let outcome = origin.peer.publish(twice, options, &progress).await.unwrap();
-    let published: Vec<u64> = outcome.published.iter().map(|record| record.version.get()).collect();
-    assert_eq!(published, [3], "a path that is given twice is one version, above the withdrawal");
-    eventually(async || (indexer.names() == 1).then_some(())).await;
 }

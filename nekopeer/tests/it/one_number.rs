@@ -49,8 +49,7 @@ async fn restored_folder_hands_out_no_number_before_an_indexer_has_answered() {
     assert!(refused.to_string().contains("cannot be asked"), "{refused}");
     let _way = Proxy::begin(addr, indexer.local_addr());
     reader.invalidated("a", 3).await;
-    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 3);
-    assert_eq!(to.read("a"), b"other");
+    assert_eq!(reader.gets(&to, "a", b"other").await.record.version.get(), 3);
 }
 
 #[testkit::test]

@@ -91,8 +91,7 @@ async fn origin_is_asked_for_a_copy_when_no_indexer_answers() {
     assert_eq!((done.record.version.get(), done.freshness), (2, Freshness::Fresh));
     assert_eq!(to.read("a"), b"a 2");
     let names = [name("a"), name("b"), name("unknown")];
-    let options = nekopeer::DownloadOptions::default();
-    let outcomes = reader.peer.download_all(&names, &options, &Default::default()).await;
+    let outcomes = reader.get_all(&names).await;
     let versions: Vec<_> =
         outcomes.iter().map(|(_, done)| done.as_ref().map(|done| done.record.version.get()).ok()).collect();
     assert_eq!(versions, [Some(2), Some(2), None]);
@@ -133,31 +132,6 @@ async fn copy_that_its_origin_withdrew_is_called_so() {
     assert!(reader.is("a", Freshness::Stale).await);
 }
 
-/// The indexers know nothing: the copy alone shows the origin the version that it signed.
-#[testkit::test]
-async fn origin_that_lost_its_data_is_told_by_a_copy() {
-    let (_port, listen) = kept_port();
-    let indexer = indexer(&[]).await;
-    let (from, (_to, mut reader)) = (Folder::new(), peer(&[indexer.local_addr()]).await);
-    let policy = policy(Mode::Pull, 1);
-    let config = Config { policy, listen: Some(listen), ..from.config(&[indexer.local_addr()]) };
-    let origin = Node::registered(config).await;
-    for content in ["1", "2", "3"] {
-        origin.publish(&from.write("a", content.as_bytes())).await;
-    }
-    reader.get("a").await.unwrap();
-    origin.peer.shutdown().await;
-    indexer.shutdown().await;
-    let fresh = Folder::new();
-    let key = fresh.write(".neko/peer.key", &from.read(".neko/peer.key"));
-    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let origin = Node::start(Config { policy, listen: Some(listen), ..fresh.config(&[]) }).await;
-    assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 1);
-    reader.invalidated("a", 4).await;
-    let version = async || origin.status("a").await.filter(|file| file.record.version.get() == 4);
-    eventually(version).await;
-}
-
 #[testkit::test]
 async fn questions_about_many_copies_of_one_origin_travel_together() {
     let (indexer, [(_to, reader)]) = network().await;
@@ -174,8 +148,7 @@ async fn questions_about_many_copies_of_one_origin_travel_together() {
         origin.register(indexer.local_addr(), some.iter().map(|goods| goods.record.to_signed())).await;
     }
     let names: Vec<_> = all.iter().map(|goods| goods.record.name.clone()).collect();
-    let options = nekopeer::DownloadOptions::default();
-    for (name, outcome) in reader.peer.download_all(&names, &options, &Default::default()).await {
+    for (name, outcome) in reader.get_all(&names).await {
         assert_eq!(outcome.map(|done| done.freshness).unwrap(), Freshness::Fresh, "{name}");
     }
     while origin.questions.try_recv().is_ok() {}

@@ -46,8 +46,7 @@ async fn outdated() -> (IndexerHandle, [(Folder, Node); 2], Vec<u8>) {
 #[testkit::test(multi_thread)]
 async fn update_moves_what_changed_and_not_the_chunks_around_it() {
     let (_indexer, [_origin, (to, reader)], second) = outdated().await;
-    let done = reader.get("a").await.unwrap();
-    assert!(to.read("a") == second);
+    let done = reader.gets(&to, "a", &second).await;
     assert!(done.bytes_moved < CHUNK_BYTES as u64 / 4, "{} bytes for 20 that changed", done.bytes_moved);
 }
 
@@ -63,8 +62,7 @@ async fn reader_that_missed_versions_catches_up_in_one_step_and_bases_are_bounde
         }
         content = edited(&content, 400_000 + version);
     }
-    let done = reader.get("a").await.unwrap();
-    assert!(from.read("a") == to.read("a"));
+    let done = reader.gets(&to, "a", from.read("a")).await;
     assert!(done.bytes_moved < CHUNK_BYTES as u64, "{} bytes", done.bytes_moved);
     let settled = eventually(async || Some(bases(&from)).filter(|kept| kept.len() == 4)).await;
     let sum = settled.iter().map(|(_, len)| len).sum::<u64>();
@@ -106,8 +104,7 @@ async fn base_that_is_damaged_costs_bytes_and_no_file() {
     for (path, len) in bases(&from) {
         fs::write(path, vec![7; usize::try_from(len).unwrap()]).unwrap();
     }
-    reader.get("a").await.unwrap();
-    assert!(to.read("a") == second);
+    reader.gets(&to, "a", &second).await;
 }
 
 #[testkit::test]
@@ -130,15 +127,13 @@ async fn source_that_packs_nonsense_is_left_and_others_are_asked() {
         let held = first.held(1, indexer.local_addr()).await;
         reader.get("a").await.unwrap();
         drop(held);
-        let said = format!("{packing:?}");
         let lying = move |goods: &Goods, request: &DataRequest| match request {
             DataRequest::Get { .. } => ScriptedReply::packed(&packing, &bytes_of_lie),
             _ => goods.honest(request),
         };
         let _liar = second.served(1, indexer.local_addr(), lying).await;
         let _honest = second.held(2, indexer.local_addr()).await;
-        reader.get("a").await.unwrap();
-        assert!(to.read("a") == second.bytes, "{said}");
+        reader.gets(&to, "a", &second.bytes).await;
     }
 }
 
@@ -152,11 +147,9 @@ async fn first_download_of_text_over_a_slow_way_comes_packed() {
     let text: String = (0..400_000).map(|line| format!("line {line}\n")).collect();
     origin.publish(&from.write("text", text.as_bytes())).await;
     origin.publish(&from.write("noise", &bytes(1, text.len()))).await;
-    let done = reader.get("text").await.unwrap();
-    assert!(to.read("text") == text.as_bytes());
+    let done = reader.gets(&to, "text", text.as_bytes()).await;
     assert!(done.bytes_moved < text.len() as u64 * 3 / 4, "{} of {} bytes", done.bytes_moved, text.len());
-    let done = reader.get("noise").await.unwrap();
-    assert!(to.read("noise") == from.read("noise"));
+    let done = reader.gets(&to, "noise", from.read("noise")).await;
     let more = done.bytes_moved as f64 / text.len() as f64;
     assert!((0.99..1.01).contains(&more), "noise is not longer packed: {more}");
 }

@@ -32,25 +32,6 @@ async fn file_of_somebody_else_in_the_place_is_kept_unless_forced_and_identical_
 }
 
 #[testkit::test]
-async fn copy_that_somebody_changed_is_kept_unless_forced_and_its_permissions_are_no_change() {
-    let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
-    reader.get("a").await.unwrap();
-    std::fs::set_permissions(to.path("a"), std::fs::Permissions::from_mode(0o600)).unwrap();
-    std::fs::copy(to.path("a"), to.path("b")).unwrap();
-    std::fs::rename(to.path("b"), to.path("a")).unwrap();
-    origin.publish(&from.write("a", b"version 22")).await;
-    reader.get("a").await.unwrap();
-    assert_eq!(to.read("a"), b"version 22");
-    to.write("a", b"my own work");
-    origin.publish(&from.write("a", b"version 333")).await;
-    let error = reader.get("a").await.unwrap_err();
-    assert!(error.message.contains("was changed here since it came"), "{error}");
-    assert_eq!(to.read("a"), b"my own work");
-    reader.get_with("a", forced(true)).await.unwrap();
-    assert_eq!(to.read("a"), b"version 333");
-}
-
-#[testkit::test]
 async fn folder_link_or_pipe_in_the_place_is_named_and_left_and_nothing_waits_for_it() {
     let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
     let (path, other) = (to.path("a"), to.write("other", b"content"));
@@ -83,20 +64,6 @@ async fn name_that_a_symlink_leads_outside_is_refused_and_nothing_is_written_the
     let error = reader.get("way/out/a").await.unwrap_err();
     assert!(error.message.contains("would leave the share folder"), "{error}");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
-}
-
-#[testkit::test]
-async fn different_files_under_one_name_are_ambiguous_until_an_origin_is_chosen() {
-    let (indexer, _from, _origin, to, reader) = stage("a", b"one").await;
-    let (other_folder, other) = peer(&[indexer.local_addr()]).await;
-    other.publish(&other_folder.write("a", b"two")).await;
-    let error = reader.get("a").await.unwrap_err();
-    assert!(matches!(&error.reason, Reason::Ambiguous { origins, .. } if origins.len() == 2), "{error}");
-    assert!(!to.has("a"));
-    let origin = Some(other.peer.node().short());
-    reader.get_with("a", DownloadOptions { origin, ..Default::default() }).await.unwrap();
-    assert_eq!(to.read("a"), b"two");
-    reader.get("a").await.expect("the existing copy determines the origin");
 }
 
 #[testkit::test]

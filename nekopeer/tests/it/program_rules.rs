@@ -11,11 +11,8 @@ fn says(ended: &Ended, what: &str) -> bool {
 #[test]
 fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
     let (_indexers, origin) = one_home();
-    for file in
-        ["a", ".env", ".profile", ".git/config", "build/x", "build/y", "x.log", "b.tmp", "o/.neko/key"]
-    {
-        origin.write(&format!("d/{file}"), file);
-    }
+    origin.write_each(&["d/a", "d/.env", "d/.profile", "d/.git/config", "d/build/x", "d/build/y", "d/x.log"]);
+    origin.write_each(&["d/b.tmp", "d/o/.neko/key"]);
     origin.write("d/.nekoignore", "build/\n*.log\n");
     symlink(origin.path("d/a"), origin.path("d/link")).unwrap();
     UnixListener::bind(origin.path("d/socket")).unwrap();
@@ -46,8 +43,10 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
     assert_eq!((&skipped["hidden_files"], &skipped["still_shared"]), (&0.into(), &0.into()), "{shared}");
     assert_eq!(origin.names(), ["d/.env", "d/.git/config", "d/.profile", "d/a", "d/b.tmp"]);
 
+    origin.write("d/.env", "changed");
     let shared = origin.done(&["share", "d"]);
     assert!(says(&shared, "3 of them were shared before and stay so"), "{shared:?}");
+    assert_eq!(origin.status("d/.env")["version"], 1);
     // What is named itself is shared, hidden or not; a glob holds for it too.
     origin.write("d/.named", "");
     let shared = origin.done(&["share", "d/.named", "d/x.log", "--exclude", "*.log"]);
@@ -79,9 +78,7 @@ fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
     origin.write_all([("d/a", "1"), ("d/old.log", "1")]);
     let mut sharing = origin.start_err(&["share", "d", "--watch", "--exclude", "*.tmp"], "watching ");
     origin.write("d/.nekoignore", "*.log\n");
-    for file in [".hidden", "b.tmp", "b.log", ".git/config", "last"] {
-        origin.write(&format!("d/{file}"), file);
-    }
+    origin.write_each(&["d/.hidden", "d/b.tmp", "d/b.log", "d/.git/config", "d/last"]);
     sharing.out_line("shared d/last version 1");
     assert_eq!(origin.names(), ["d/a", "d/last", "d/old.log"]);
 

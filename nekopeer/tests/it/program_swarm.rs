@@ -51,10 +51,7 @@ fn folder_whose_only_source_is_gone_is_given_up_soon() {
     let mut getting = reader.start(&["get", "d/", "--limit-down", "300KB"]);
     until(&mut getting, "a file", || reader.path("d").exists());
     drop(sharing); // killed
-    let ended = getting.wait();
-    assert_eq!(ended.code, Some(3), "{ended:?}");
-    let said = ended.err.join("\n");
-    assert!(said.contains("run it again to go on"), "{said}");
+    getting.wait().ended_with(3, "run it again to go on");
 }
 
 /// A source that lacks some files is there for the others, and says why.

@@ -46,58 +46,6 @@ fn skipped(outcome: &PublishOutcome, folder: &std::path::Path) -> Vec<(String, S
 }
 
 #[testkit::test]
-async fn folder_is_published_without_what_the_rules_skip_and_that_is_told_with_its_cause() {
-    let (_indexer, [(from, origin)]) = network().await;
-    for file in ["a", ".env", ".git/config", "build/x", "x.log", "keep/a", "other/.neko/peer.key", "b.tmp"] {
-        from.write(&format!("d/{file}"), file.as_bytes());
-    }
-    from.write("d/.nekoignore", b"build/\n*.log\n");
-    std::os::unix::fs::symlink(from.path("d/a"), from.path("d/link")).unwrap();
-    std::os::unix::net::UnixListener::bind(from.path("d/socket")).unwrap();
-    let publish = async |rules: Rules| {
-        let options = PublishOptions { rules, ..PublishOptions::default() };
-        origin.peer.publish(vec![from.path("d")], options, &std::sync::Arc::default()).await.unwrap()
-    };
-    let first = publish(Rules { exclude: vec!["*.tmp".to_owned()], ..Rules::default() }).await;
-    assert_eq!(names(&first), ["d/a", "d/keep/a"]);
-    let expected = [
-        (".env", SkipCause::Hidden),
-        (".git", SkipCause::Hidden),
-        ("b.tmp", SkipCause::Excluded),
-        ("build", SkipCause::Ignored),
-        ("link", SkipCause::Link),
-        ("socket", SkipCause::NotAFile),
-        ("x.log", SkipCause::Ignored),
-    ];
-    let expected = expected.map(|(name, cause)| (name.to_owned(), cause, false));
-    assert_eq!(skipped(&first, &from.path("d")), expected);
-
-    // Neither the key of another peer nor the ignore file, whatever is asked.
-    let second = publish(Rules { hidden: true, ..Rules::default() }).await;
-    assert_eq!(names(&second).len(), 5, "{second:?}");
-    let published: Vec<_> = second.published.iter().map(|new| new.name.as_str()).collect();
-    assert_eq!(published, ["d/.env", "d/.git/config", "d/b.tmp"]);
-
-    // What is skipped now and was published before stays published as it was.
-    from.write("d/.env", b"changed");
-    let third = publish(Rules { exclude: vec!["keep".to_owned()], ..Rules::default() }).await;
-    assert_eq!(names(&third), ["d/a", "d/b.tmp"]);
-    let third = skipped(&third, &from.path("d"));
-    let published: Vec<&str> = third.iter().filter(|found| found.2).map(|found| &*found.0).collect();
-    assert_eq!(published, [".env", ".git", "keep"]);
-
-    // A path that is named itself is published, hidden or not; a glob that is said beside it holds for it too.
-    let named = vec![from.path("d/.git"), from.path("d/.env"), from.path("d/x.log")];
-    let options = PublishOptions {
-        rules: Rules { exclude: vec!["*.log".to_owned()], ..Rules::default() },
-        ..PublishOptions::default()
-    };
-    let outcome = origin.peer.publish(named, options, &std::sync::Arc::default()).await.unwrap();
-    assert_eq!(names(&outcome), ["d/.env", "d/.git/config"]);
-    assert_eq!(skipped(&outcome, &from.path("d")), [("x.log".to_owned(), SkipCause::Excluded, false)]);
-}
-
-#[testkit::test]
 async fn set_has_what_the_rules_let_in_and_nothing_is_published_while_they_cannot_be_read() {
     let (_indexer, [(from, origin), (to, reader)]) = network().await;
     for file in ["a", ".env", "build/x", ".neko/peer.key"] {

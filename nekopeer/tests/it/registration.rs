@@ -103,6 +103,13 @@ async fn file_that_changes_has_no_bytes_for_others_until_it_is_published_again()
     assert!(!origin.unseen().iter().any(changed), "it is told once");
 }
 
+/// Waits until its bytes were compared, and are those that were published.
+async fn is_good(node: &Node, text: &str) {
+    let is_so =
+        async || matches!(node.status(text).await.unwrap().condition, Condition::Good(_)).then_some(());
+    eventually(is_so).await;
+}
+
 /// As after `touch`, `chmod` or a restored backup.
 #[testkit::test]
 async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_is_told() {
@@ -115,11 +122,7 @@ async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_
     let shared = reader.publish_all(&[&to.path("a")]).await;
     assert!(shared.failed.is_empty() && shared.copies == [name("a")], "{shared:?}");
     for node in [&mut origin, &mut reader] {
-        eventually(async || {
-            let status = node.status("a").await.unwrap();
-            matches!(status.condition, Condition::Good(_)).then_some(())
-        })
-        .await;
+        is_good(node, "a").await;
         assert!(!node.unseen().iter().any(|event| matches!(event, Event::Changed(_))));
     }
     let (there, late) = peer(&[indexer.local_addr()]).await;
@@ -131,11 +134,7 @@ async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_
     from.write("a", b"changed");
     origin.sees(&Event::Changed(name("a"))).await;
     from.write("a", b"content");
-    eventually(async || {
-        let status = origin.status("a").await.unwrap();
-        matches!(status.condition, Condition::Good(_)).then_some(())
-    })
-    .await;
+    is_good(&origin, "a").await;
     assert_eq!(origin.publish_all(&[&from.path("a")]).await.unchanged, [record]);
 }
 
@@ -152,11 +151,7 @@ async fn folder_that_was_moved_is_offered_from_where_it_is() {
         std::fs::rename(before.path(entry), after.path(entry)).unwrap();
     }
     let mut reader = after.peer(&at).await;
-    eventually(async || {
-        let status = reader.status("d/a").await.unwrap();
-        matches!(status.condition, Condition::Good(_)).then_some(())
-    })
-    .await;
+    is_good(&reader, "d/a").await;
     assert!(!reader.unseen().iter().any(|event| matches!(event, Event::Changed(_))));
     origin.peer.shutdown().await;
     let (there, late) = peer(&at).await;

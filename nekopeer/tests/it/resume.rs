@@ -121,8 +121,7 @@ async fn what_another_program_writes_between_two_attempts_is_fetched_again() {
     partial(&to).write_all_at(b"\0", (second * CHUNK_BYTES) as u64 + 1).unwrap();
     let reader = to.peer(&[indexer.local_addr()]).await;
     let _honest = goods.held(2, indexer.local_addr()).await;
-    reader.get("a").await.unwrap();
-    assert!(to.read("a") == goods.bytes);
+    reader.gets(&to, "a", &goods.bytes).await;
 }
 
 #[testkit::test]
@@ -130,8 +129,7 @@ async fn partial_of_an_older_version_is_cleared_away() {
     let (indexer, to, reader) = begun(&goods(1)).await;
     let new = goods(2);
     let _honest = new.held(2, indexer.local_addr()).await;
-    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
-    assert!(to.read("a") == new.bytes);
+    assert_eq!(reader.gets(&to, "a", &new.bytes).await.record.version.get(), 2);
     assert!(to.partials().is_empty());
 }
 

@@ -118,8 +118,7 @@ async fn chunks_of_other_files_are_not_fetched() {
     origin.publish(&from.write("a", &first)).await;
     reader.get("a").await.unwrap();
     origin.publish(&from.write("b", &second)).await;
-    let done = reader.get("b").await.unwrap();
-    assert!(to.read("b") == second);
+    let done = reader.gets(&to, "b", &second).await;
     assert!(done.bytes_moved < 2 * MIB as u64, "{} bytes moved", done.bytes_moved);
     // Equal bytes under another name are not fetched again.
     origin.publish(&from.write("c", &second)).await;
@@ -136,8 +135,7 @@ async fn zeros_are_not_fetched_and_stay_a_hole() {
     file.set_len(64 * MIB as u64).unwrap();
     file.write_all_at(&bytes(1, 100_000), 30 * MIB as u64).unwrap();
     origin.publish(&path).await;
-    let done = reader.get("a").await.unwrap();
-    assert!(to.read("a") == from.read("a"));
+    let done = reader.gets(&to, "a", from.read("a")).await;
     assert!(done.bytes_moved < MIB as u64, "{} bytes moved", done.bytes_moved);
     let on_disk = std::fs::metadata(to.path("a")).unwrap().blocks() * 512;
     assert!(on_disk < 4 * MIB as u64, "{on_disk} bytes on disk");
@@ -157,7 +155,7 @@ async fn many_files_come_together_and_each_has_its_outcome() {
     origin.publish_all(&[&from.path("")]).await;
     to.write("d0/f7", b"somebody's own work");
     names.extend([name("large"), name("nobody has this"), name("d1/f1")]);
-    let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
+    let outcomes = reader.get_all(&names).await;
     assert_eq!(outcomes.len(), 302, "a duplicate name has one outcome");
     for (name, outcome) in outcomes {
         match (name.as_str(), outcome) {
@@ -176,7 +174,7 @@ async fn many_files_come_together_and_each_has_its_outcome() {
     // They are listed, and a second download moves nothing.
     let found = origin.peer.query(&name("d2/f2"), 0).await.unwrap();
     assert_eq!(found.candidates[0].holders.len(), 2);
-    let again = reader.peer.download_all(&names[..5], &DownloadOptions::default(), &Arc::default()).await;
+    let again = reader.get_all(&names[..5]).await;
     assert!(again.iter().skip(1).all(|(_, outcome)| outcome.as_ref().unwrap().bytes_moved == 0));
 }
 
@@ -192,7 +190,7 @@ async fn small_file_that_is_corrupted_by_one_source_comes_from_another() {
     let _liar = goods.served(1, indexer.local_addr(), lies).await;
     let _honest = goods.held(2, indexer.local_addr()).await;
     let names = [name("a")];
-    let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
+    let outcomes = reader.get_all(&names).await;
     outcomes[0].1.as_ref().unwrap();
     assert!(to.read("a") == goods.bytes);
 }

@@ -37,8 +37,7 @@ async fn is_served(indexer: &IndexerHandle, from: &Folder, sharer: &Node, text: 
     let content = bytes(2, 3 * MIB);
     sharer.publish(&from.write(text, &content)).await;
     let (to, reader) = peer(&[indexer.local_addr()]).await;
-    let done = reader.get(text).await.unwrap();
-    assert!(to.read(text) == content);
+    let done = reader.gets(&to, text, &content).await;
     assert!(done.took < STALL_TIMEOUT / 2, "it waited for the others: {:?}", done.took);
     done
 }

@@ -207,6 +207,17 @@ impl Node {
         self.peer.download(&name(text), options, &Arc::new(Progress::default())).await
     }
 
+    pub(crate) async fn get_all(&self, names: &[FileName]) -> Vec<(FileName, Result<Downloaded, Failure>)> {
+        self.peer.download_all(names, &DownloadOptions::default(), &Arc::default()).await
+    }
+
+    /// Downloads it, and expects these bytes in `to`.
+    pub(crate) async fn gets(&self, to: &Folder, text: &str, bytes: impl AsRef<[u8]>) -> Downloaded {
+        let done = self.get(text).await.unwrap();
+        assert!(to.read(text) == bytes.as_ref(), "other bytes of {text}");
+        done
+    }
+
     pub(crate) async fn status(&self, text: &str) -> Option<FileStatus> {
         self.peer.files().await.into_iter().find(|file| file.record.name.as_str() == text)
     }
