@@ -134,8 +134,16 @@ fn unseen(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> O
     Some(format!(
         "the running peer (process {}) carries this out, and cannot use {path}, which its user may not see: {}",
         facts.process,
-        facts.other_ways()
+        instead(facts)
     ))
+}
+
+fn instead(facts: &Facts) -> String {
+    format!(
+        "name a path below {}, let the bytes come from stdin or go to stdout (share - --name NAME, get NAME -o -), or use \
+         another --data-dir",
+        facts.dir.0.display()
+    )
 }
 
 /// Starts to show an answer, on a thread: printing blocks.

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeSet, io, os::unix::fs::MetadataExt, path::Path};
 
+use nekoproto::Remedy;
 use serde::{Deserialize, Serialize};
 
 use super::Facts;
@@ -50,12 +51,13 @@ impl Call {
                 Ok(_) => format!("sees something else at {path}"),
                 Err(error) => format!("cannot see {path}: {error}"),
             };
-            Some(Failure::new(format!(
-                "the running peer (process {}), which would carry this out, {why}; it may be another user's, or a service with \
-                 a /tmp or a home of its own: {}",
+            let message = format!(
+                "the running peer (process {}), which would carry this out, {why}: it may be another user's, or a service with a \
+                 /tmp or a home of its own; name a path below {}, or let the bytes come from stdin or go to stdout",
                 facts.process,
-                facts.other_ways()
-            )))
+                facts.dir.0.display()
+            );
+            Some(Failure::new(message).remedied(Remedy::DataDir))
         })
     }
 }

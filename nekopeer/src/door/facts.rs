@@ -54,15 +54,6 @@ impl Facts {
         self.secret == Some(secret.mark(self.node.as_bytes()))
     }
 
-    /// What to do where the peer cannot use a path of the caller.
-    pub(crate) fn other_ways(&self) -> String {
-        format!(
-            "name a path below {}, let the bytes come from stdin or go to stdout (share - --name NAME, get NAME -o -), or use \
-             another --data-dir",
-            self.dir.0.display()
-        )
-    }
-
     pub(crate) fn of(peer: &PeerHandle, config: &Config, http: Option<SocketAddr>) -> Self {
         Self {
             version: DOOR_VERSION,

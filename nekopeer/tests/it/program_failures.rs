@@ -71,14 +71,11 @@ fn paths_that_cannot_be_are_told_first_and_leave_nothing_behind() {
     home.run(&["share", "missing"]).failed_with(3, &["cannot read", "missing: No such file"]);
     let each = ["missing: No such file", "gone: No such file"];
     home.run(&["share", "missing", "a", "gone"]).failed_with(3, &each);
-    let script = "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"";
+    let (dir, script) = (home.text(""), "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"");
     for words in [["share", "f", "g"], ["get", "f", "-og"]] {
-        let inside =
-            home.command(["--dir".to_owned(), home.text("")].iter().map(String::as_str).chain(words));
-        let mut shell = Command::new("sh");
-        shell.args(["-c", script, "sh"]).arg(inside.get_program()).args(inside.get_args());
-        home.settle(&mut shell);
-        Running::start(shell).wait().failed_with(3, &["the current folder is gone", "change to another"]);
+        let words = [&["--dir", dir.as_str()], &words[..]].concat();
+        let inside = Running::start(home.command_by("sh", &["-c", script, "sh"], &words));
+        inside.wait().failed_with(3, &["the current folder is gone", "change to another"]);
     }
     home.run(&["get", "f", "-o", "none/f"]).failed_with(3, &["none is no folder: make it"]);
     assert!(!home.path(".neko").exists());

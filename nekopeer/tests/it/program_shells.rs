@@ -368,14 +368,14 @@ fn running_peer_refuses_paths_at_which_it_sees_folders_of_its_own() {
     serving.err_line("serving on ");
     for out in ["tmp/f", "tmp/new/", "tmp/both"] {
         let ended = reader.run(&["get", "f", "-o", &reader.text(out)]);
-        ended.failed_with(3, &["sees something else at", "get NAME -o -"]);
+        ended.failed_with(3, &["sees something else at", "go to stdout", "--data-dir"]);
         assert!(ended.out.is_empty(), "{out}");
     }
     let share = |path: &str| reader.run(&["share", &reader.text(path)]);
-    share("tmp/both/mine").failed_with(3, &["sees something else at", "share -"]);
+    share("tmp/both/mine").failed_with(3, &["sees something else at", "stdin"]);
     std::os::unix::fs::symlink(reader.path("tmp/mine"), reader.path("link")).unwrap();
-    share("link").failed_with(3, &["sees something else at", "share -"]);
-    share("home/me/mine").failed_with(3, &["cannot see", "share -"]);
+    share("link").failed_with(3, &["sees something else at", "stdin"]);
+    share("home/me/mine").failed_with(3, &["cannot see", "stdin"]);
     reader.done(&["get", "f", "-o", &reader.text("here")]);
     assert_eq!(reader.read("here"), b"one");
 }
