@@ -51,6 +51,7 @@ mod program_withdrawing;
 mod publishing;
 mod reach;
 mod reach_closed;
+mod refetch;
 mod registration;
 mod repl_script;
 mod repl_terminal;

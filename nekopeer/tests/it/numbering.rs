@@ -67,6 +67,27 @@ async fn lost_catalogue_takes_no_number_again_finds_that_of_the_same_bytes_and_n
 }
 
 #[testkit::test]
+async fn folder_restored_by_one_or_two_versions_publishes_above_all_of_them() {
+    for behind in [1, 2] {
+        let (indexer, [(from, origin), (to, reader)]) = network().await;
+        let at = [indexer.local_addr()];
+        publish(&origin, &from, "version 1").await;
+        origin.peer.abort().await;
+        let backup = backup(&from);
+        let origin = from.peer(&at).await;
+        for n in 0..behind {
+            assert_eq!(publish(&origin, &from, &format!("version {}", n + 2)).await, n + 2);
+        }
+        reader.get("a").await.unwrap();
+        origin.peer.abort().await;
+        copy_data(&backup, &from);
+        let origin = from.peer(&at).await;
+        assert_eq!(publish(&origin, &from, "after the restore").await, behind + 2);
+        assert_eq!(reader.gets(&to, "a", b"after the restore").await.record.version.get(), behind + 2);
+    }
+}
+
+#[testkit::test]
 async fn old_backup_that_starts_does_not_replace_what_was_published_since() {
     let (indexer, [(from, origin)]) = network().await;
     let at = [indexer.local_addr()];
