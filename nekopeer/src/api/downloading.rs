@@ -121,6 +121,7 @@ pub(super) async fn get_all(
                         }
                     }
                 }
+                peer.library.ask_again(done.iter().map(|done| &done.record.name));
                 answer.rows_of(&done, DownloadedRow::newest).await?;
                 here.extend(done.into_iter().map(|done| done.record.name.clone()));
             }
@@ -155,7 +156,9 @@ async fn get_one(
             Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
             Err(failure) if failure.reason == Reason::NotFound => break failure,
             ended => {
-                answer.row(&DownloadedRow::newest(&ended?)).await?;
+                let done = ended?;
+                peer.library.ask_again([name]);
+                answer.row(&DownloadedRow::newest(&done)).await?;
                 return Ok(true);
             }
         }

@@ -31,7 +31,10 @@ impl Api for Rollback {
             let restoring = host.peer.downloader.restore(&self.name, self.version, None, &job.progress);
             let done = answer.reporting(&job.progress, restoring).await?;
             let judges = judges.max(library.judges(&self.name));
-            if !done.was_here && judges > 0 {
+            if judges > 0 && !library.all_accepted(&done.record) {
+                if done.was_here {
+                    library.ask_again([&self.name]);
+                }
                 let note = format!(
                     "version {} is in its place; waits for the command of follow",
                     done.record.version

@@ -90,6 +90,9 @@ impl Follower {
         let (mut following, mut news) = (FuturesUnordered::new(), self.reconciler.library.events());
         let (mut batch, mut wakers) = (Some((names, None)), HashMap::<FileName, Arc<Notify>>::new());
         loop {
+            let freed = self.reconciler.library.freed.notified(); // counts from here
+            let asked: Vec<_> = self.reconciler.library.asked_again.lock().clone();
+            asked.iter().filter_map(|(name, _)| wakers.get(name)).for_each(|wake| wake.notify_one());
             if let Some((names, origin)) = batch.take() {
                 self.keep_versions(names.clone()).await?;
                 for name in names {
@@ -101,6 +104,7 @@ impl Follower {
             batch = tokio::select! {
                 Some(ended) = following.next() => return ended,
                 Some(more) = later.recv() => Some(more),
+                () = freed => None,
                 event = news.recv() => {
                     match event {
                         Ok(event) if event.replaces_version() => {
@@ -142,6 +146,9 @@ impl Follower {
         let (name, library) = (&name, &self.reconciler.library);
         let judged = |hook: &Hook| library.listed_in(&library.judged, (name.clone(), hook.id()));
         let _judged = self.hook.as_ref().map(judged);
+        let _forgotten = scopeguard::guard((), |()| {
+            let _: bool = self.is_asked_again(name);
+        });
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
             Some(hook) => library.catalogue.reader(name)?.accepted_by(hook.id()),
@@ -179,6 +186,11 @@ impl Follower {
         }
     }
 
+    fn is_asked_again(&self, name: &FileName) -> bool {
+        let library = &self.reconciler.library;
+        self.hook.as_ref().is_some_and(|hook| library.is_asked_again(name, hook.id()))
+    }
+
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
     async fn step(
         &self,
@@ -194,6 +206,9 @@ impl Follower {
         }
         seen.origin = held.as_ref().map(|held| held.record.origin).or(seen.origin);
         let is_there = held.as_ref().is_some_and(|held| seen.refused.as_ref() == Some(&held.record));
+        if self.is_asked_again(name) && is_there && seen.why.is_none() {
+            seen.refused = None;
+        }
         match (seen.refused.take_if(|_| !is_there), &held) {
             (None, Some(held)) if is_there && seen.why.is_some() => {
                 return Box::pin(self.put_back(&held.record, seen)).await.map(|()| false);
@@ -293,7 +308,8 @@ impl Follower {
 }
 
 /// Waits for what the commands of `judges` followers say of `restored`, which was put back in its place; `events` are those since
-/// before that. One that accepted it last says nothing again. That one of them ends before all have answered is an error: nobody knows what it would have said.
+/// before that. A command that accepted it last says nothing again. That one of them ends before all have answered is an error:
+/// nobody knows what it would have said.
 pub(crate) async fn answered(
     library: &Library,
     restored: &VerifiedRecord,

@@ -1,7 +1,7 @@
 //! Computes the version that an origin is told is held: where followers run `--exec` commands, the oldest of those that each
 //! command accepted last.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use nekoproto::{FileName, VerifiedRecord};
 
@@ -49,6 +49,25 @@ impl Library {
         let by = |command: &CommandId| reader.as_ref().ok()?.accepted_by(*command);
         !commands.is_empty()
             && commands.iter().all(|command| by(command) == Some((held.origin, held.version)))
+    }
+
+    /// The user asked for the versions of `names` that are in their places: the command of each follower runs again on what it
+    /// refused.
+    pub(crate) fn ask_again<'a>(&self, names: impl IntoIterator<Item = &'a FileName>) {
+        let names: HashSet<&FileName> = names.into_iter().collect();
+        let judged = self.judged.lock();
+        let mut asked = self.asked_again.lock();
+        asked.retain(|(name, _)| !names.contains(name));
+        asked.extend(judged.iter().filter(|(name, _)| names.contains(name)).cloned());
+        drop((judged, asked));
+        self.freed.notify_waiters();
+    }
+
+    /// Whether the user [asked again](Self::ask_again) since this was called last.
+    pub(crate) fn is_asked_again(&self, name: &FileName, command: CommandId) -> bool {
+        let mut asked = self.asked_again.lock();
+        let at = asked.iter().position(|(asked, by)| asked == name && *by == command);
+        at.map(|at| asked.swap_remove(at)).is_some()
     }
 
     /// Whether followers may still be about to begin: not in a command that ends by itself.

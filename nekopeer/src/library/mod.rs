@@ -68,6 +68,8 @@ pub(crate) struct Library {
     pub(crate) hooked: Mutex<Vec<FileName>>,
     /// Names on whose versions a follower runs its command, once for each follower.
     pub(crate) judged: Mutex<Vec<(FileName, CommandId)>>,
+    /// Those of them whose user asked for what is in its place: the command is to run on it although it refused it.
+    pub(crate) asked_again: Mutex<Vec<(FileName, CommandId)>>,
     pub(crate) began: Instant,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
@@ -142,6 +144,7 @@ impl Library {
             lent: Lent::default(),
             hooked: Mutex::default(),
             judged: Mutex::default(),
+            asked_again: Mutex::default(),
             began: clock::now(),
             checks: SignatureChecks::default(),
             tasks: Tasks::default(),

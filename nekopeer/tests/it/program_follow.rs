@@ -299,17 +299,25 @@ fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
     assert_eq!(reader.read("f"), b"two");
 }
 
-/// Its command accepted the version before last, and does not run again.
 #[test]
-fn rollback_from_a_refused_version_that_was_fetched_again_ends() {
+fn version_that_was_refused_is_judged_again_when_its_user_asks_for_it() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
-    let follow = ["follow", "f", "--exec", "test $NEKO_VERSION != 2"];
-    let mut following = reader.start_out(&follow, "f is at version 1");
+    let follow = ["follow", "f", "--exec", "test -e up"];
+    let mut following = reader.start(&follow);
+    following.err_line("version 1 is refused, and none before can be put back");
+    reader.run(&["rollback", "f", "1"]).ended_with(3, "the command of follow refused version 1 of f");
+    reader.write("up", "");
+    reader.done(&["get", "f"]);
+    following.out_line("f is at version 1");
+    std::fs::remove_file(reader.path("up")).unwrap();
     origin.share_anew("f", "two");
     following.err_line("version 2 is refused, and version 1 is back");
     reader.done(&["get", "f"]);
-    reader.done(&["rollback", "f", "1"]);
-    assert_eq!(reader.read("f"), b"one");
+    following.err_line("version 2 is refused, and version 1 is back");
+    reader.done(&["rollback", "f", "1"]); // its command accepted it last, and does not run again
+    reader.write("up", "");
+    reader.done(&["get", "f"]);
+    following.out_line("f is at version 2");
     interrupt(following);
 }
 
