@@ -16,7 +16,7 @@ use crate::{
         presence::{FolderThere, Presence, Turn},
         rescans::EVERY_BLIND,
     },
-    storage::tree::FolderId,
+    storage::file_id::FileId,
     util::clock,
 };
 
@@ -41,7 +41,7 @@ pub(super) struct WatchedFolder {
     pub(super) is_deep: bool,
     /// It is watched together with one above it.
     pub(super) is_covered: bool,
-    pub(super) presence: Presence<FolderId>,
+    pub(super) presence: Presence<FileId>,
     /// What the next rescan misses in it was missing before it was watched.
     pub(super) excuses: bool,
 }
@@ -58,7 +58,7 @@ pub(super) fn folders_of(trees: &[PublishedTree]) -> Vec<WatchedFolder> {
                 is_covered: false,
                 // It was there a moment ago.
                 presence: id_of(tree.folder())
-                    .map_or(Presence::new(FolderId::default(), 0), |(id, disk)| Presence::new(id, disk)),
+                    .map_or(Presence::new(FileId::default(), 0), |(id, disk)| Presence::new(id, disk)),
                 excuses: true,
             }),
         }
@@ -71,12 +71,12 @@ pub(super) fn folders_of(trees: &[PublishedTree]) -> Vec<WatchedFolder> {
     folders
 }
 
-fn id_of(folder: &Path) -> Option<(FolderId, u64)> {
+fn id_of(folder: &Path) -> Option<(FileId, u64)> {
     let found = symlink_metadata(folder).ok().filter(Metadata::is_dir)?;
-    Some((FolderId::of_metadata(&found), found.dev()))
+    Some((FileId::of_metadata(&found), found.dev()))
 }
 
-pub(super) fn look(folder: &Path) -> Option<FolderThere<FolderId>> {
+pub(super) fn look(folder: &Path) -> Option<FolderThere<FileId>> {
     let is_empty = || read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
     id_of(folder).map(|(id, disk)| FolderThere { id, disk, is_empty: is_empty() })
 }

@@ -1,13 +1,16 @@
 //! [`Call`]: a command on its way to the peer that runs. With it go the folders that its paths are in, and what its links lead to, by
 //! device and inode as the caller sees them: a peer with mounts of its own, as a service with its own `/tmp`, would use others.
 
-use std::{collections::BTreeSet, io, os::unix::fs::MetadataExt, path::Path};
+use std::{collections::BTreeSet, io, path::Path};
 
 use nekoproto::Remedy;
 use serde::{Deserialize, Serialize};
 
 use super::Facts;
-use crate::api::{Command, Failure, LocalPath};
+use crate::{
+    api::{Command, Failure, LocalPath},
+    storage::file_id::FileId,
+};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Call {
@@ -18,14 +21,12 @@ pub(super) struct Call {
 #[derive(Serialize, Deserialize)]
 struct Seen {
     path: LocalPath,
-    device: u64,
-    inode: u64,
+    id: FileId,
 }
 
 impl Seen {
     fn at(path: &Path) -> io::Result<Self> {
-        let seen = path.metadata()?;
-        Ok(Self { path: path.to_owned().into(), device: seen.dev(), inode: seen.ino() })
+        Ok(Self { path: path.to_owned().into(), id: FileId::of_metadata(&path.metadata()?) })
     }
 }
 
@@ -47,7 +48,7 @@ impl Call {
         self.seen.iter().find_map(|seen| {
             let path = seen.path.0.display();
             let why = match Seen::at(&seen.path.0) {
-                Ok(here) if (here.device, here.inode) == (seen.device, seen.inode) => return None,
+                Ok(here) if here.id == seen.id => return None,
                 Ok(_) => format!("sees something else at {path}"),
                 Err(error) => format!("cannot see {path}: {error}"),
             };

@@ -47,9 +47,9 @@ use crate::{
         DIGITS,
         catalogue::{Entry, Tree, Trees},
         digits, error_at,
+        file_id::FileId,
         flock::is_unknown,
         place::{Place, sync_folder},
-        tree::FolderId,
     },
     util::progress::Progress,
 };
@@ -254,7 +254,7 @@ fn unfold(
     let put = || {
         let before = tree.as_ref().map(|tree| (path.as_path(), tree));
         let files = unfold::unfold(&file, &index, &new, before, stop)?;
-        let made = Tree { content: entry.record.content, folder: FolderId::of(&new)?, files };
+        let made = Tree { content: entry.record.content, folder: FileId::of(&new)?, files };
         let replaced = tree.clone().map(|tree| Replaced { place: path.clone(), tree, forced: force });
         stage.exchange(made.folder, replaced.as_ref())?;
         // Noted before it is there, so that it is known whose it is whenever the process ends.
@@ -312,7 +312,7 @@ pub(crate) fn is_in_place(library: &Library, held: &Entry) -> bool {
         return true;
     }
     let Ok(Some(trees)) = library.catalogue.trees(&held.record.name) else { return false };
-    let tree = FolderId::of(&trees.path).ok().and_then(|there| trees.of(there));
+    let tree = FileId::of(&trees.path).ok().and_then(|there| trees.of(there));
     tree.is_some_and(|tree| tree.content == held.record.content)
 }
 

@@ -21,8 +21,8 @@ use crate::{
     storage::{
         catalogue::{Tree, TreeFile},
         error_at,
+        file_id::FileId,
         place::keep_at,
-        tree::FolderId,
     },
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Replaced {
 }
 
 impl Replaced {
-    fn note(stage: &Path, folder: FolderId) -> PathBuf {
+    fn note(stage: &Path, folder: FileId) -> PathBuf {
         stage.join(format!("{NOTE}{folder}"))
     }
 
@@ -55,7 +55,7 @@ impl Replaced {
 
     /// What was noted of `folder`, which is in `stage`; nothing of one that never stood in a place. Blocking.
     pub(super) fn of(stage: &Path, folder: &Path) -> Option<Self> {
-        let note = File::open(Self::note(stage, FolderId::of(folder).ok()?)).ok()?;
+        let note = File::open(Self::note(stage, FileId::of(folder).ok()?)).ok()?;
         serde_json::from_reader(BufReader::new(note)).ok()
     }
 

@@ -16,8 +16,8 @@ use crate::{
     library::Library,
     storage::{
         digits, error_at,
+        file_id::FileId,
         place::{Place, sync_folder},
-        tree::FolderId,
     },
 };
 
@@ -70,7 +70,7 @@ impl Stage {
 
     /// The new folder, which is `made`, is complete, and will be exchanged with the one that is in its place, if any; that is
     /// of `replaced`, if it is of a version. Blocking.
-    pub(super) fn exchange(&self, made: FolderId, replaced: Option<&Replaced>) -> Result<(), Failure> {
+    pub(super) fn exchange(&self, made: FileId, replaced: Option<&Replaced>) -> Result<(), Failure> {
         let file = self.0.join(MADE);
         fs::write(&file, made.to_string()).map_err(error_at(&file))?;
         replaced.map_or(Ok(()), |replaced| replaced.save(&self.0))?;
@@ -89,7 +89,7 @@ impl Stage {
     /// otherwise later, and what is not of its version is brought back. A folder of somebody else stays. Blocking.
     pub(super) fn end(&self) {
         let (new, file) = (self.0.join(NEW), self.0.join(MADE));
-        let there = FolderId::of(&new).map(|there| there.to_string());
+        let there = FileId::of(&new).map(|there| there.to_string());
         let is_made_here = fs::read_to_string(&file).map_or(true, |made| there.as_ref().ok() == Some(&made));
         if is_made_here {
             remove(&new);

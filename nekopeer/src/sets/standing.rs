@@ -16,14 +16,14 @@ use crate::{
     library::Library,
     storage::{
         catalogue::{Entry, Tree},
+        file_id::FileId,
         place::Place,
-        tree::FolderId,
     },
 };
 
 pub(super) struct Standing {
     pub(super) place: Place,
-    pub(super) there: Option<FolderId>,
+    pub(super) there: Option<FileId>,
     pub(super) tree: Option<Tree>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn remove_folder(library: &Library, entry: &Entry) -> bool {
     let Ok(trees) = library.catalogue.trees(&entry.record.name) else { return false };
     let Some(trees) = trees else { return true };
     let path = &trees.path;
-    let Ok(there) = FolderId::of(path) else { return trees.are_removed() };
+    let Ok(there) = FileId::of(path) else { return trees.are_removed() };
     let Some(tree) = trees.of(there) else { return false };
     if unchanged(path, tree, &library.tasks.stop).is_err() {
         return false;

@@ -243,7 +243,7 @@ impl Two {
         let index = Index::read(&file, entry.record.size).unwrap();
         let new = stage.new_folder().unwrap();
         let files = unfold::unfold(&file, &index, &new, None, &CancellationToken::new()).unwrap();
-        let made = Tree { content: entry.record.content, folder: FolderId::of(&new).unwrap(), files };
+        let made = Tree { content: entry.record.content, folder: FileId::of(&new).unwrap(), files };
         let before = before.of(there).unwrap().clone();
         let replaced = Replaced { place: self.place(), tree: before.clone(), forced: false };
         stage.exchange(made.folder, Some(&replaced)).unwrap();

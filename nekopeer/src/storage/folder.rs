@@ -2,14 +2,16 @@
 
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use super::error::{error_at, folder_away};
+use super::{
+    error::{error_at, folder_away},
+    file_id::FileId,
+};
 use crate::failure::Failure;
 
 /// Mode bit of a folder that gives its files its own group.
@@ -25,7 +27,7 @@ pub(crate) struct OpenFolder {
     pub(super) has_private_parts: OnceLock<()>,
     /// The group that it gives its files.
     pub(super) group: Option<u32>,
-    id: (u64, u64),
+    id: FileId,
 }
 
 impl OpenFolder {
@@ -33,12 +35,12 @@ impl OpenFolder {
         let found = handle.dir_metadata().map_err(error_at(&path))?;
         let group = (found.mode() & SET_GROUP != 0).then_some(found.gid());
         let (is_on_disk_of_data, has_private_parts) = Default::default();
-        let id = (found.dev(), found.ino());
+        let id = FileId { device: found.dev(), inode: found.ino() };
         Ok(Arc::new(Self { handle, path, is_on_disk_of_data, has_private_parts, group, id }))
     }
 
     pub(crate) fn is_there(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.id)
+        fs::metadata(&self.path).is_ok_and(|there| FileId::of_metadata(&there) == self.id)
     }
 
     /// The same, as an error for the file that belongs at `path` in it.

@@ -2,6 +2,7 @@
 
 pub(crate) mod catalogue;
 mod error;
+pub(crate) mod file_id;
 pub(crate) mod flock;
 pub(crate) mod folder;
 pub(crate) mod lock;

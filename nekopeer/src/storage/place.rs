@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     io,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,6 +20,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::{
     error::{error_at, not_a_place},
+    file_id::FileId,
     folder::OpenFolder,
     no_follow::{self, Occupant},
 };
@@ -123,8 +124,7 @@ pub(crate) fn sync_folder(folder: &Path) {
 
 /// Whether both are names of one file. Blocking.
 fn is_one_file(a: &Path, b: &Path) -> bool {
-    let id = |path: &Path| path.symlink_metadata().map(|found| (found.dev(), found.ino())).ok();
-    id(a).is_some() && id(a) == id(b)
+    FileId::of(a).is_ok_and(|id| FileId::of(b) == Ok(id))
 }
 
 /// Moves the file `from`, which is not to be lost, to `to`, or to a name with `.kept` and a number behind it where that is

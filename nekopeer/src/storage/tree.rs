@@ -1,9 +1,7 @@
 //! A folder that takes the place of another at once.
 
 use std::{
-    fs::Metadata,
     io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Once,
 };
@@ -14,42 +12,18 @@ use rustix::{
     fs::{AtFlags, CWD, FileType, RenameFlags, Statx, StatxFlags, renameat, renameat_with, statat, statx},
     io::Errno,
 };
-use serde::{Deserialize, Serialize};
 
 use super::{
     error::{changed_meanwhile, error_at},
+    file_id::FileId,
     no_follow::is_unknown,
     place::Place,
 };
 use crate::{content::stamp::now_ns, failure::Failure};
 
-/// Which folder it is, whatever its path is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FolderId {
-    device: u64,
-    inode: u64,
-}
-
-impl std::fmt::Display for FolderId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:x}-{:x}", self.device, self.inode)
-    }
-}
-
-impl FolderId {
-    /// The folder at `path`. Blocking.
-    pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
-        path.symlink_metadata().map(|found| Self::of_metadata(&found)).map_err(error_at(path))
-    }
-
-    pub(crate) fn of_metadata(found: &Metadata) -> Self {
-        Self { device: found.dev(), inode: found.ino() }
-    }
-}
-
 impl Place {
     /// The folder in this place; `None` if nothing is there. Blocking.
-    pub(crate) fn folder_id(&self) -> Result<Option<FolderId>, Failure> {
+    pub(crate) fn folder_id(&self) -> Result<Option<FileId>, Failure> {
         found(&self.folder.handle, &self.file_name, &self.path)
     }
 
@@ -64,7 +38,7 @@ impl Place {
     /// Puts the folder at `staged` in this place: where `replaced` is `None`, only if nothing is there, otherwise only in
     /// place of that folder, which is at `staged` afterwards. It is durable, and atomic but on a file system that cannot
     /// exchange two names: there nothing is in the place for a moment. Blocking.
-    pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FolderId>) -> Result<(), Failure> {
+    pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FileId>) -> Result<(), Failure> {
         let failed = |error: Errno| match error {
             Errno::EXIST | Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR => changed_meanwhile(&self.path),
             error => error_at(&self.path)(error.into()),
@@ -96,7 +70,7 @@ impl Place {
     }
 
     /// As [`put_folder`](Self::put_folder), by renames that no file system lacks. What turns out not to be expected is moved back.
-    fn put_in_steps(&self, from: &Dir, name: &Path, replaced: Option<FolderId>) -> Result<(), Errno> {
+    fn put_in_steps(&self, from: &Dir, name: &Path, replaced: Option<FileId>) -> Result<(), Errno> {
         let there = || found(&self.folder.handle, &self.file_name, &self.path).map_err(|_| Errno::EXIST);
         if there()? != replaced {
             return Err(Errno::EXIST);
@@ -122,14 +96,14 @@ impl Place {
     }
 }
 
-fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FolderId>, Failure> {
+fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FileId>, Failure> {
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error_at(path)(io::Error::from(error))),
     };
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Ok(Some(FolderId { device: stat.st_dev, inode: stat.st_ino })),
+        FileType::Directory => Ok(Some(FileId { device: stat.st_dev, inode: stat.st_ino })),
         _ => {
             let message = format!("{} is no folder, and a set is one: remove it", path.display());
             Err(Failure::conflict(message).remedied(Remedy::Output))
@@ -149,7 +123,7 @@ mod tests {
         let make = |name: &str, text: &str| {
             std::fs::create_dir(path(name)).unwrap();
             std::fs::write(path(name).join("a"), text).unwrap();
-            FolderId::of(&path(name)).unwrap()
+            FileId::of(&path(name)).unwrap()
         };
         let read = |name: &str| std::fs::read_to_string(path(name).join("a")).unwrap();
         let first = make("first", "1");
@@ -179,16 +153,16 @@ mod tests {
         let place = Place::anywhere(&path("set")).unwrap();
         let make = |name: &str| {
             std::fs::create_dir(path(name)).unwrap();
-            FolderId::of(&path(name)).unwrap()
+            FileId::of(&path(name)).unwrap()
         };
         let put = |replaced| place.put_in_steps(&place.folder.handle, Path::new("new"), replaced);
         let first = make("new");
         put(None).unwrap();
         let second = make("new");
         assert!(put(None).is_err() && put(Some(second)).is_err(), "another one is there");
-        assert_eq!((place.folder_id().unwrap(), FolderId::of(&path("new")).unwrap()), (Some(first), second));
+        assert_eq!((place.folder_id().unwrap(), FileId::of(&path("new")).unwrap()), (Some(first), second));
         put(Some(first)).unwrap();
-        assert_eq!((place.folder_id().unwrap(), FolderId::of(&path("new")).unwrap()), (Some(second), first));
+        assert_eq!((place.folder_id().unwrap(), FileId::of(&path("new")).unwrap()), (Some(second), first));
         assert_eq!(temp.path().read_dir().unwrap().count(), 2, "nothing else is left");
         std::fs::remove_dir(path("set")).unwrap();
         std::fs::write(path("set"), "a file").unwrap();

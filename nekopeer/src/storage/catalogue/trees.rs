@@ -6,7 +6,7 @@ use nekoproto::{ContentHash, FileName};
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, row::Stored, schema::TREES};
-use crate::{content::stamp::Stamp, failure::Failure, storage::tree::FolderId};
+use crate::{content::stamp::Stamp, failure::Failure, storage::file_id::FileId};
 
 /// Where a set is unfolded to, and what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct Trees {
 pub(crate) struct Tree {
     /// The hash of the set's one file.
     pub(crate) content: ContentHash,
-    pub(crate) folder: FolderId,
+    pub(crate) folder: FileId,
     /// By path, as components.
     pub(crate) files: Vec<TreeFile>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct TreeFile {
 }
 
 impl Trees {
-    pub(crate) fn of(&self, folder: FolderId) -> Option<&Tree> {
+    pub(crate) fn of(&self, folder: FileId) -> Option<&Tree> {
         self.trees.iter().find(|tree| tree.folder == folder)
     }
 
