@@ -307,6 +307,9 @@ async fn the_next_version_comes_over_the_connection_of_the_one_before() {
         origin.tell(reader.addr(), [new.record.to_signed()]).await.unwrap();
         reader.event(|event| matches!(event, Event::Refreshed { .. }).then_some(())).await;
         assert!(to.read("a") == new.bytes);
-        assert_eq!(origin.streamed.load(Ordering::SeqCst), 1 + usize::from(closes), "{len} bytes, {closes}");
+        // A list of chunks that does not come in time is asked for over another one too.
+        let most = 1 + usize::from(closes || len > CHUNK_BYTES);
+        let streams = origin.streamed.load(Ordering::SeqCst);
+        assert!((1 + usize::from(closes)..=most).contains(&streams), "{len} bytes, {closes}: {streams}");
     }
 }
