@@ -25,7 +25,7 @@ pub use watch::Watch;
 const UNDER_WAY_MAX: usize = 10_000;
 
 /// Connects the clients of `scenario`, each to its indexer.
-pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) -> Result<Vec<Asking>> {
+pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) -> Result<Vec<LoadClient>> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
         .collect();
@@ -40,13 +40,13 @@ pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) ->
             watch: Arc::clone(watch),
         };
         let runtime = cluster.net.deployment.client_runtime(at);
-        clients.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new(), runtime });
+        clients.push(LoadClient { asker, draw: Draw::new(scenario, n), samples: Vec::new(), runtime });
     }
     Ok(clients)
 }
 
 /// Runs `scenario` with its clients. When it is stopped early, requests under way are still awaited.
-pub async fn run(scenario: &Query, clients: Vec<Asking>, watch: &Arc<Watch>) -> Result<Samples> {
+pub async fn run(scenario: &Query, clients: Vec<LoadClient>, watch: &Arc<Watch>) -> Result<Samples> {
     watch.begin();
     let (mut clients, _) = closed_loop(clients, scenario.load.warm_up).await?;
     let warm_up = clients.iter_mut().flat_map(|client| std::mem::take(&mut client.samples)).collect();
@@ -60,7 +60,7 @@ pub async fn run(scenario: &Query, clients: Vec<Asking>, watch: &Arc<Watch>) -> 
 }
 
 /// One client, what it is about to ask, and what came of it.
-pub struct Asking {
+pub struct LoadClient {
     asker: Asker,
     draw: Draw,
     samples: Vec<Sample>,
@@ -100,7 +100,7 @@ impl Asker {
     }
 }
 
-impl Asking {
+impl LoadClient {
     async fn ask_in_turn(&mut self, requests: usize, began: Instant) {
         for _ in 0..requests {
             self.samples.push(self.asker.ask(self.draw.ask(), began, None).await);
@@ -132,10 +132,10 @@ impl Asking {
 }
 
 /// Each client waits for its answer before it asks again. Returns how long that took.
-async fn closed_loop(clients: Vec<Asking>, requests: usize) -> Result<(Vec<Asking>, Duration)> {
+async fn closed_loop(clients: Vec<LoadClient>, requests: usize) -> Result<(Vec<LoadClient>, Duration)> {
     let together = Arc::new(Barrier::new(clients.len()));
     let start = Arc::new(OnceLock::new());
-    let work = |mut client: Asking| {
+    let work = |mut client: LoadClient| {
         let (together, start) = (Arc::clone(&together), Arc::clone(&start));
         client.samples.reserve(requests);
         (client.runtime.clone(), async move {
@@ -150,16 +150,16 @@ async fn closed_loop(clients: Vec<Asking>, requests: usize) -> Result<(Vec<Askin
 
 /// Requests begin at a fixed rate. Returns how long that took.
 async fn open_loop(
-    clients: Vec<Asking>,
+    clients: Vec<LoadClient>,
     scenario: &Query,
     rate: f64,
     watch: &Arc<Watch>,
-) -> Result<(Vec<Asking>, Duration)> {
+) -> Result<(Vec<LoadClient>, Duration)> {
     let (senders, receivers): (Vec<_>, Vec<_>) = clients.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let began = Instant::now();
     let pacer = Pacer { rate, requests: scenario.requests_of_all(), began };
     let pacing = pacer.start(senders, Arc::clone(watch))?;
-    let work = |(mut client, due): (Asking, _)| {
+    let work = |(mut client, due): (LoadClient, _)| {
         (client.runtime.clone(), async move {
             client.ask_when_due(due, began).await;
             (client, began.elapsed())
@@ -173,9 +173,9 @@ async fn open_loop(
 
 /// Runs every client as a task of its own, where it belongs; returns them in order, and the longest of
 /// their times.
-async fn all<F>(work: impl Iterator<Item = (Handle, F)>) -> Result<(Vec<Asking>, Duration)>
+async fn all<F>(work: impl Iterator<Item = (Handle, F)>) -> Result<(Vec<LoadClient>, Duration)>
 where
-    F: Future<Output = (Asking, Duration)> + Send + 'static,
+    F: Future<Output = (LoadClient, Duration)> + Send + 'static,
 {
     let tasks = work.map(|(runtime, client)| AbortOnDropHandle::new(runtime.spawn(client)));
     let (clients, took): (_, Vec<Duration>) = try_join_all(tasks).await?.into_iter().unzip();

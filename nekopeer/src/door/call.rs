@@ -1,7 +1,7 @@
-//! [`Call`]: a command on its way to the peer that runs. With it go the folders that its paths are in, and what its links lead to, by
-//! device and inode as the caller sees them: a peer with mounts of its own, as a service with its own `/tmp`, would use others.
+//! [`Call`]: carries a command to the running peer, with device and inode of the folders that its paths are in, and of what its links
+//! lead to. A peer that sees something else there, as a service with its own `/tmp` does, refuses the command.
 
-use std::{collections::BTreeSet, io, path::Path};
+use std::{borrow::Cow, collections::BTreeSet, io, path::Path};
 
 use nekoproto::Remedy;
 use serde::{Deserialize, Serialize};
@@ -13,25 +13,25 @@ use crate::{
 };
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct Call {
-    pub(super) command: Command,
-    seen: Vec<Seen>,
+pub(super) struct Call<'a> {
+    pub(super) command: Cow<'a, Command>,
+    seen: Vec<SeenPath>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Seen {
+struct SeenPath {
     path: LocalPath,
     id: FileId,
 }
 
-impl Seen {
+impl SeenPath {
     fn at(path: &Path) -> io::Result<Self> {
         Ok(Self { path: path.to_owned().into(), id: FileId::of_metadata(&path.metadata()?) })
     }
 }
 
-impl Call {
-    pub(super) fn of(command: &Command) -> Self {
+impl<'a> Call<'a> {
+    pub(super) fn of(command: &'a Command) -> Self {
         let about = command.api().about();
         // A path names a folder, or something in it. What a caller cannot see is left to the peer.
         let compared = about.paths.iter().flat_map(|path| {
@@ -39,15 +39,15 @@ impl Call {
             folder.into_iter().chain(Some(*path).filter(|path| path.is_symlink()))
         });
         let compared: BTreeSet<&Path> = compared.filter(|path| path.is_absolute()).collect();
-        let seen = compared.into_iter().filter_map(|path| Seen::at(path).ok()).collect();
-        Self { command: command.clone(), seen }
+        let seen = compared.into_iter().filter_map(|path| SeenPath::at(path).ok()).collect();
+        Self { command: Cow::Borrowed(command), seen }
     }
 
     /// Why the peer that tells these facts, this process, is not to carry it out. Blocks.
     pub(super) fn fault(&self, facts: &Facts) -> Option<Failure> {
         self.seen.iter().find_map(|seen| {
             let path = seen.path.0.display();
-            let why = match Seen::at(&seen.path.0) {
+            let why = match SeenPath::at(&seen.path.0) {
                 Ok(here) if here.id == seen.id => return None,
                 Ok(_) => format!("sees something else at {path}"),
                 Err(error) => format!("cannot see {path}: {error}"),

@@ -67,7 +67,8 @@ async fn run(
             // Until now it gives way to newcomers, as one does that says nothing.
             activity.iter().for_each(|Extension(activity)| activity.set_busy(true));
             let facts = inside.facts.clone();
-            let checking = spawn_blocking(move || call.fault(&facts).map_or(Ok(call.command), Err));
+            let checking =
+                spawn_blocking(move || call.fault(&facts).map_or_else(|| Ok(call.command.into_owned()), Err));
             checking.await.unwrap_or_else(|error| Err(Failure::new(error.to_string())))
         }
         Err(failure) => Err(failure),
@@ -92,7 +93,7 @@ async fn run(
 }
 
 /// The call. A long one takes one of a few places.
-async fn call(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Call, Failure> {
+async fn call(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Call<'static>, Failure> {
     let mut line = Vec::new();
     let invalid = |error: io::Error| Failure::invalid(format!("no command: {error}"));
     let late = |_| Failure::with(FailureKind::Moved, "the command did not arrive in time");

@@ -147,7 +147,7 @@ impl Follower {
         let judged = |hook: &Hook| library.listed_in(&library.judged, (name.clone(), hook.id()));
         let _judged = self.hook.as_ref().map(judged);
         let _forgotten = scopeguard::guard((), |()| {
-            let _: bool = self.is_asked_again(name);
+            let _: bool = self.take_asked_again(name);
         });
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
@@ -186,9 +186,9 @@ impl Follower {
         }
     }
 
-    fn is_asked_again(&self, name: &FileName) -> bool {
+    fn take_asked_again(&self, name: &FileName) -> bool {
         let library = &self.reconciler.library;
-        self.hook.as_ref().is_some_and(|hook| library.is_asked_again(name, hook.id()))
+        self.hook.as_ref().is_some_and(|hook| library.take_asked_again(name, hook.id()))
     }
 
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
@@ -206,7 +206,7 @@ impl Follower {
         }
         seen.origin = held.as_ref().map(|held| held.record.origin).or(seen.origin);
         let is_there = held.as_ref().is_some_and(|held| seen.refused.as_ref() == Some(&held.record));
-        if self.is_asked_again(name) && is_there && seen.why.is_none() {
+        if self.take_asked_again(name) && is_there && seen.why.is_none() {
             seen.refused = None;
         }
         match (seen.refused.take_if(|_| !is_there), &held) {

@@ -1,5 +1,5 @@
-//! Computes the version that an origin is told is held: where followers run `--exec` commands, the oldest of those that each
-//! command accepted last.
+//! Computes which version counts as held where followers run `--exec` commands, the oldest of those that each accepted last, and
+//! lists the commands that are to run again on what they refused.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -64,7 +64,7 @@ impl Library {
     }
 
     /// Whether the user [asked again](Self::ask_again) since this was called last.
-    pub(crate) fn is_asked_again(&self, name: &FileName, command: CommandId) -> bool {
+    pub(crate) fn take_asked_again(&self, name: &FileName, command: CommandId) -> bool {
         let mut asked = self.asked_again.lock();
         let at = asked.iter().position(|(asked, by)| asked == name && *by == command);
         at.map(|at| asked.swap_remove(at)).is_some()

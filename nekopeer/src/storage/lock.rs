@@ -144,7 +144,7 @@ mod tests {
     fn what_a_killed_process_left_is_removed_and_a_catalogue_is_missed_once_it_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let kept = ["peer.key", "other.tmp"];
-        for name in kept.into_iter().chain([".tmpAb12cD", ".tmpXXXXXX"]) {
+        for name in kept.into_iter().chain([".tmpAb12cD", ".tmpQ7xYz2"]) {
             std::fs::write(folder.path().join(name), "secret").unwrap();
         }
         for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Refetches of outdated copies: none waits for another for good.
+//! Refetches with peers: copies of a dead origin, and much news of one file, do not hold up the copies of a living one.
 
 use crate::common::*;
 
