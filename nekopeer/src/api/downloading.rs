@@ -19,12 +19,13 @@ use super::{
     rows::outcome_of,
 };
 use crate::{
-    download::{DownloadOptions, Downloads},
+    download::{DownloadOptions, Downloaded, Downloads},
     failure::Reason,
     indexers::{Answer as SearchAnswer, via::Via},
     library::Library,
     peer::PeerHandle,
     storage::catalogue::PreferenceChange,
+    util::progress::Progress,
 };
 
 /// Reads one file in order; no copy is kept. Answers with [`Reply::Bytes`](super::Reply::Bytes), then with a row.
@@ -150,17 +151,14 @@ async fn get_one(
 ) -> Result<bool, Failure> {
     let (progress, options) = (&job.progress, &wanted.options);
     let [name] = wanted.names.as_slice() else { return Ok(false) };
-    let failure = loop {
-        let downloading = peer.download(name, options.clone(), progress);
-        match answer.reporting(progress, downloading).await {
-            Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
-            Err(failure) if failure.reason == Reason::NotFound => break failure,
-            ended => {
-                let done = ended?;
-                peer.library.ask_again([name]);
-                answer.row(&DownloadedRow::newest(&done)).await?;
-                return Ok(true);
-            }
+    let download = || peer.download(name, options.clone(), progress);
+    let failure = match once_free(peer, name, progress, answer, download).await {
+        Err(failure) if failure.reason == Reason::NotFound => failure,
+        ended => {
+            let done = ended?;
+            peer.library.ask_again([name]);
+            answer.row(&DownloadedRow::newest(&done)).await?;
+            return Ok(true);
         }
     };
     let origin = options.origin_of(name).map(str::to_owned);
@@ -187,6 +185,22 @@ pub(super) fn own_places(names: &[FileName]) -> Result<(), Failure> {
         Some(name) => Err(Failure::invalid(format!(
             "-o puts all into one folder, and no two may end alike: {name} ends like another"
         ))),
+    }
+}
+
+/// Downloads `name`, once no other download of it runs.
+pub(super) async fn once_free<D: Future<Output = Result<Downloaded, Failure>>>(
+    peer: &PeerHandle,
+    name: &FileName,
+    progress: &Arc<Progress>,
+    answer: &Answer,
+    download: impl Fn() -> D,
+) -> Result<Downloaded, Failure> {
+    loop {
+        match answer.reporting(progress, download()).await {
+            Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
+            ended => return ended,
+        }
     }
 }
 

@@ -1,10 +1,14 @@
 //! `rollback`: puts an earlier version back in its place.
 
+use std::pin::pin;
+
+use futures::FutureExt;
 use nekoproto::Version;
 
+use super::downloading::once_free;
 use super::views::downloads::DownloadsView;
 use super::{Reply, job::JobKind, named::version, prelude::*};
-use crate::{follow, util::json};
+use crate::util::json;
 
 /// Put an earlier version that follow kept back in its place; newer ones up to the newest known stay out of it. Where a
 /// follower runs a command on each version, its answer is waited for
@@ -25,22 +29,23 @@ pub struct Rollback {
 impl Api for Rollback {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let job = host.jobs.begin(JobKind::Get, std::slice::from_ref(&self.name), String::new(), false);
-        let (events, library) = (host.peer.events(), &host.peer.library);
-        let judges = library.judges(&self.name);
+        let library = &host.peer.library;
+        let hooks = library.hooks_on(&self.name);
         let restoring = async {
-            let restoring = host.peer.downloader.restore(&self.name, self.version, None, &job.progress);
-            let done = answer.reporting(&job.progress, restoring).await?;
-            let judges = judges.max(library.judges(&self.name));
-            if judges > 0 && !library.all_accepted(&done.record) {
-                if done.was_here {
-                    library.ask_again([&self.name]);
+            let restore = || host.peer.downloader.restore(&self.name, self.version, None, &job.progress);
+            let done = once_free(&host.peer, &self.name, &job.progress, answer, restore).await?;
+            if done.was_here {
+                library.ask_again([&self.name]);
+            }
+            let mut answered = pin!(library.answered(&done.record, hooks));
+            match (&mut answered).now_or_never() {
+                Some(answered) => answered?,
+                None => {
+                    let version = done.record.version;
+                    let note = format!("version {version} is in its place; waits for the command of follow");
+                    answer.send(Reply::Note(note)).await?;
+                    answered.await?;
                 }
-                let note = format!(
-                    "version {} is in its place; waits for the command of follow",
-                    done.record.version
-                );
-                answer.send(Reply::Note(note)).await?;
-                follow::answered(library, &done.record, judges, events).await?;
             }
             answer.row(&DownloadedRow::of(&done)).await
         };

@@ -8,18 +8,12 @@
 mod hook;
 mod output;
 
-use std::{
-    collections::HashMap,
-    convert::Infallible,
-    future::{pending, ready},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
+use nekoproto::{FileName, NodeId, Version, transport::Backoff};
 use tokio::{
-    sync::{Notify, broadcast, broadcast::error::RecvError, mpsc},
+    sync::{Notify, broadcast::error::RecvError, mpsc},
     time::timeout,
 };
 
@@ -29,9 +23,10 @@ use crate::{
     failure::{Failure, Reason},
     library::{
         Library,
-        events::{Event, until_event},
+        events::Event,
+        hooks::{FollowerHook, HookListing, Refused, RefusedOutcome},
     },
-    storage::catalogue::{Entry, overtaken},
+    storage::catalogue::Entry,
     watch::{Reconciler, is_up_to_date},
 };
 
@@ -62,9 +57,8 @@ struct FollowState {
     /// Whose file was last in its place: another's does not take it, even if that is gone.
     origin: Option<NodeId>,
     told: Option<Version>,
-    refused: Option<VerifiedRecord>,
-    /// Why it failed, while the version before is still to be put back.
-    why: Option<String>,
+    /// Its command, listed with what it refused.
+    hook: Option<HookListing>,
     /// The last version that its command accepted, and its origin.
     accepted: Option<(NodeId, Version)>,
 }
@@ -72,6 +66,14 @@ struct FollowState {
 impl FollowState {
     fn accepted_of(&self, origin: &NodeId) -> Option<Version> {
         self.accepted.filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
+    }
+
+    fn refused(&self) -> Option<Refused> {
+        self.hook.as_ref()?.refused()
+    }
+
+    fn set_refused(&self, refused: Option<Refused>) {
+        self.hook.iter().for_each(|listing| listing.change(|hook| hook.refused = refused.clone()));
     }
 }
 
@@ -90,9 +92,6 @@ impl Follower {
         let (mut following, mut news) = (FuturesUnordered::new(), self.reconciler.library.events());
         let (mut batch, mut wakers) = (Some((names, None)), HashMap::<FileName, Arc<Notify>>::new());
         loop {
-            let freed = self.reconciler.library.freed.notified(); // counts from here
-            let asked: Vec<_> = self.reconciler.library.asked_again.lock().clone();
-            asked.iter().filter_map(|(name, _)| wakers.get(name)).for_each(|wake| wake.notify_one());
             if let Some((names, origin)) = batch.take() {
                 self.keep_versions(names.clone()).await?;
                 for name in names {
@@ -104,7 +103,6 @@ impl Follower {
             batch = tokio::select! {
                 Some(ended) = following.next() => return ended,
                 Some(more) = later.recv() => Some(more),
-                () = freed => None,
                 event = news.recv() => {
                     match event {
                         Ok(event) if event.replaces_version() => {
@@ -144,17 +142,13 @@ impl Follower {
         wake: Arc<Notify>,
     ) -> Result<Infallible, Failure> {
         let (name, library) = (&name, &self.reconciler.library);
-        let judged = |hook: &Hook| library.listed_in(&library.judged, (name.clone(), hook.id()));
-        let _judged = self.hook.as_ref().map(judged);
-        let _forgotten = scopeguard::guard((), |()| {
-            let _: bool = self.take_asked_again(name);
-        });
+        let hook = self.hook.as_ref().map(|hook| library.list_hook(name, hook.id(), &wake));
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
             Some(hook) => library.catalogue.reader(name)?.accepted_by(hook.id()),
             None => None,
         };
-        let mut seen = FollowState { origin: None, told: None, refused: None, why: None, accepted };
+        let mut seen = FollowState { origin: None, told: None, hook, accepted };
         let (mut is_begun, mut told) = (!is_alone, None);
         loop {
             // In a place of its own: most of thousands wait.
@@ -167,13 +161,14 @@ impl Follower {
                 }
                 Err(error) if !is_begun && !error.may_pass => return Err(error),
                 Err(error) => {
-                    let why = match (&seen.refused, &seen.why) {
-                        (Some(refused), Some(why)) => {
+                    let refused = seen.refused().filter(|refused| refused.outcome == RefusedOutcome::NotYet);
+                    let why = match refused {
+                        Some(Refused { record, why, .. }) => {
                             let stays = "it stays in its place until the one before can be put back";
-                            format!("version {}: {why}; {stays}: {error}", refused.version)
+                            format!("version {}: {why}; {stays}: {error}", record.version)
                         }
-                        _ if error.reason == Reason::NotFound => format!("{error}; follow waits for it"),
-                        _ => error.to_string(),
+                        None if error.reason == Reason::NotFound => format!("{error}; follow waits for it"),
+                        None => error.to_string(),
                     };
                     if told.as_ref().is_none_or(|told| *told != why && !error.may_pass) {
                         library.tell(Event::Failed { name: name.clone(), why: why.clone() });
@@ -184,11 +179,6 @@ impl Follower {
             };
             drop(timeout(pause, wake.notified()).await);
         }
-    }
-
-    fn take_asked_again(&self, name: &FileName) -> bool {
-        let library = &self.reconciler.library;
-        self.hook.as_ref().is_some_and(|hook| library.take_asked_again(name, hook.id()))
     }
 
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
@@ -205,20 +195,21 @@ impl Follower {
             return Err(own(name));
         }
         seen.origin = held.as_ref().map(|held| held.record.origin).or(seen.origin);
-        let is_there = held.as_ref().is_some_and(|held| seen.refused.as_ref() == Some(&held.record));
-        if self.take_asked_again(name) && is_there && seen.why.is_none() {
-            seen.refused = None;
-        }
-        match (seen.refused.take_if(|_| !is_there), &held) {
-            (None, Some(held)) if is_there && seen.why.is_some() => {
-                return Box::pin(self.put_back(&held.record, seen)).await.map(|()| false);
+        if let Some(refused) = seen.refused() {
+            let is_there = held.as_ref().is_some_and(|held| held.record == refused.record);
+            match (refused.outcome, is_there) {
+                (RefusedOutcome::NotYet, true) => {
+                    return Box::pin(self.put_back(refused, seen)).await.map(|()| false);
+                }
+                (RefusedOutcome::Stays, true) | (RefusedOutcome::PutBack(_), false) => {}
+                // What has taken its place since, or has come back, or is still to come, has its turn next.
+                (RefusedOutcome::NotYet, false) => {
+                    let why = format!("version {}: {}", refused.record.version, refused.why);
+                    library.tell(Event::Failed { name: name.clone(), why });
+                    seen.set_refused(None);
+                }
+                (RefusedOutcome::Stays, false) | (RefusedOutcome::PutBack(_), true) => seen.set_refused(None),
             }
-            (Some(refused), _) => {
-                // What has taken its place since, or is still to come, has its turn next.
-                let why = seen.why.take().map(|why| format!("version {}: {why}", refused.version));
-                why.into_iter().for_each(|why| library.tell(Event::Failed { name: name.clone(), why }));
-            }
-            _ => {}
         }
         let looked_at = name.clone();
         let look = move |library: &Arc<Library>| match held.filter(|held| is_up_to_date(library, held)) {
@@ -236,7 +227,7 @@ impl Follower {
         };
         let is_new = seen.accepted != Some((held.record.origin, held.record.version));
         match &self.hook {
-            Some(hook) if is_new && seen.refused.as_ref() != Some(&held.record) => {
+            Some(hook) if is_new && seen.refused().is_none_or(|refused| refused.record != held.record) => {
                 Box::pin(self.run(hook, &held, seen)).await?;
                 Ok(false)
             }
@@ -260,10 +251,15 @@ impl Follower {
         seen.told = None; // whoever put it back in its place waits for the answer
         let (library, name) = (&self.reconciler.library, record.name.clone());
         let is_waited_for = library.accepted_instead(record).is_some(); // its origin was told of an earlier one
-        let running = library.listed_in(&library.hooked, record.name.clone());
+        let change = |change: fn(&mut FollowerHook)| seen.hook.iter().for_each(|hook| hook.change(change));
+        change(|hook| {
+            hook.is_running = true;
+            hook.runs += 1;
+            hook.refused = None;
+        });
         let ended =
             hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
-        drop(running);
+        change(|hook| hook.is_running = false);
         let Err(why) = ended else {
             let (command, origin, version) = (hook.id(), record.origin, record.version);
             seen.accepted = Some((origin, version));
@@ -271,23 +267,25 @@ impl Follower {
                 library.catalogue.change_readers([&name], |reader| reader.accept(command, origin, version))
             };
             library.blocking(note).await?;
+            library.freed.notify_waiters(); // who waits for the answer
             if is_waited_for {
                 let (peers, accepted) = (Arc::clone(&self.reconciler.peers), record.clone());
                 library.tasks.spawn_until_stop(async move { drop(peers.confirm(vec![accepted]).await) });
             }
             return Ok(());
         };
-        (seen.refused, seen.why) = (Some(record.clone()), Some(why));
+        let outcome = RefusedOutcome::NotYet;
+        seen.set_refused(Some(Refused { record: record.clone(), why, outcome }));
         Ok(())
     }
 
     /// Puts the version that was accepted last in the place of `refused`. An error that may pass leaves that to be done.
-    async fn put_back(&self, refused: &VerifiedRecord, seen: &mut FollowState) -> Result<(), Failure> {
-        let (name, version) = (&refused.name, refused.version);
-        let (mut why, mut put_back) = (seen.why.clone().unwrap_or_default(), None);
-        if let Some(previous) = seen.accepted_of(&refused.origin) {
+    async fn put_back(&self, mut refused: Refused, seen: &mut FollowState) -> Result<(), Failure> {
+        let (record, mut put_back) = (refused.record.clone(), None);
+        let (name, version) = (&record.name, record.version);
+        if let Some(previous) = seen.accepted_of(&record.origin) {
             let progress = Arc::default();
-            match self.reconciler.downloader.restore(name, Some(previous), Some(refused), &progress).await {
+            match self.reconciler.downloader.restore(name, Some(previous), Some(&record), &progress).await {
                 Ok(done) => {
                     put_back = Some(done.record.version);
                     seen.told = put_back;
@@ -298,53 +296,14 @@ impl Follower {
                 }
                 Err(Failure { reason: Reason::Overtaken, .. }) => return Ok(()),
                 Err(error) if error.may_pass => return Err(error),
-                Err(error) => why = format!("{why}; it stays in its place: {error}"),
+                Err(error) => refused.why = format!("{}; it stays in its place: {error}", refused.why),
             }
         }
-        seen.why = None;
+        refused.outcome = put_back.map_or(RefusedOutcome::Stays, RefusedOutcome::PutBack);
+        let why = refused.why.clone();
+        seen.set_refused(Some(refused));
         self.reconciler.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
         Ok(())
-    }
-}
-
-/// Waits for what the commands of `judges` followers say of `restored`, which was put back in its place; `events` are those since
-/// before that. A command that accepted it last says nothing again. That one of them ends before all have answered is an error:
-/// nobody knows what it would have said.
-pub(crate) async fn answered(
-    library: &Library,
-    restored: &VerifiedRecord,
-    judges: usize,
-    mut events: broadcast::Receiver<Event>,
-) -> Result<(), Failure> {
-    let (name, version, mut accepted) = (&restored.name, restored.version, 0);
-    loop {
-        let freed = library.freed.notified(); // counts from here
-        if accepted >= judges || library.all_accepted(restored) {
-            return Ok(());
-        }
-        let has_ended = library.judges(name) < judges;
-        let event = tokio::select! {
-            biased; // what it said before it ended counts
-            event = until_event(&mut events, |event| event.name() == Some(name)) => event,
-            () = ready(()), if has_ended => {
-                let what = format!("{accepted} of {judges} commands accepted version {version} of {name}");
-                return Err(Failure::new(format!("{what}, which is in its place, when a follow ended without an answer")));
-            }
-            () = freed => continue,
-        };
-        match event {
-            Some(Event::Followed { version: followed, .. }) if followed == version => accepted += 1,
-            Some(Event::Refused { version: refused, why, put_back, .. }) if refused == version => {
-                let place = match put_back {
-                    Some(put_back) => format!("version {put_back} was put back"),
-                    None => "it stays in its place".to_owned(),
-                };
-                let what = format!("the command of follow refused version {version} of {name}");
-                return Err(Failure::new(format!("{what}: {why}; {place}")));
-            }
-            Some(Event::Refreshed { .. } | Event::Dropped(_)) => return Err(overtaken(name)),
-            _ => {}
-        }
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod census;
 pub(crate) mod changed;
 pub(crate) mod copies;
 pub(crate) mod events;
+pub(crate) mod hooks;
 pub(crate) mod learn;
 pub(crate) mod opened;
 pub(crate) mod own_paths;
@@ -35,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     changed::ChangedFiles,
     events::{Counters, EVENTS_KEPT, Event},
+    hooks::FollowerHook,
     learn::News,
     opened::Reads,
     own_paths::OwnPaths,
@@ -43,7 +45,7 @@ use self::{
 use crate::{
     state::{copies::Copies, outdated::Outdated, readers::Readers},
     storage::{
-        catalogue::{Catalogue, CommandId, Lent},
+        catalogue::{Catalogue, Lent},
         lock::DataLock,
         share_folder::ShareFolder,
     },
@@ -64,12 +66,7 @@ pub(crate) struct Library {
     pub(crate) readers: Mutex<Readers>,
     pub(crate) reads: Reads,
     pub(crate) lent: Lent,
-    /// Names on which the command of a follower runs, once for each: what stands there is up to it.
-    pub(crate) hooked: Mutex<Vec<FileName>>,
-    /// Names on whose versions a follower runs its command, once for each follower.
-    pub(crate) judged: Mutex<Vec<(FileName, CommandId)>>,
-    /// Those of them whose user asked for what is in its place: the command is to run on it although it refused it.
-    pub(crate) asked_again: Mutex<Vec<(FileName, CommandId)>>,
+    hooks: Mutex<HashMap<FileName, Vec<FollowerHook>>>,
     pub(crate) began: Instant,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
@@ -142,9 +139,7 @@ impl Library {
             subscribers: Subscribers::default(),
             reads: Reads::default(),
             lent: Lent::default(),
-            hooked: Mutex::default(),
-            judged: Mutex::default(),
-            asked_again: Mutex::default(),
+            hooks: Mutex::default(),
             began: clock::now(),
             checks: SignatureChecks::default(),
             tasks: Tasks::default(),
@@ -229,27 +224,6 @@ impl Library {
 
     pub(crate) fn is_in_use(&self, name: &FileName) -> bool {
         self.in_use.lock().contains_key(name)
-    }
-
-    pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
-        self.hooked.lock().contains(name)
-    }
-
-    /// Lists `name` as `hooked` or `judged` until the guard is dropped.
-    pub(crate) fn listed_in<'a, T: Clone + PartialEq>(
-        &'a self,
-        list: &'a Mutex<Vec<T>>,
-        name: T,
-    ) -> impl Drop + use<'a, T> {
-        list.lock().push(name.clone());
-        scopeguard::guard((), move |()| {
-            let mut names = list.lock();
-            if let Some(at) = names.iter().position(|listed| *listed == name) {
-                names.swap_remove(at);
-            }
-            drop(names);
-            self.freed.notify_waiters();
-        })
     }
 }
 

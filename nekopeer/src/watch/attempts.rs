@@ -232,7 +232,10 @@ mod tests {
     use testkit::goods;
 
     use super::*;
-    use crate::{Config, Peer, PublishOptions, storage::catalogue::model_tests::copy_of};
+    use crate::{
+        Config, Peer, PublishOptions,
+        storage::catalogue::{CommandId, model_tests::copy_of},
+    };
 
     /// Its exit code decides what stands there.
     #[tokio::test]
@@ -248,7 +251,8 @@ mod tests {
         let peer = Peer::spawn(config).await.unwrap();
         let (reconciler, name) = (&peer.reconciler, FileName::new("a").unwrap());
         peer.library.catalogue.put_copy(copy).unwrap();
-        let hook = peer.library.listed_in(&peer.library.hooked, name.clone());
+        let hook = peer.library.list_hook(&name, CommandId([0; 32]), &Arc::default());
+        hook.change(|hook| hook.is_running = true);
         assert_eq!(reconciler.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
         assert!(path.exists());
         drop(hook);

@@ -314,6 +314,7 @@ fn version_that_was_refused_is_judged_again_when_its_user_asks_for_it() {
     following.err_line("version 2 is refused, and version 1 is back");
     reader.done(&["get", "f"]);
     following.err_line("version 2 is refused, and version 1 is back");
+    reader.done(&["rollback", "f", "1"]); // its command accepted it last, and does not run again
     reader.write("up", "");
     reader.done(&["get", "f"]);
     following.out_line("f is at version 2");

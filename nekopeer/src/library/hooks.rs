@@ -1,0 +1,175 @@
+//! Lists the followers that run a command on each version of a name, with what each refused last, and waits for what they say of
+//! a version that was put back in its place.
+
+use std::{collections::HashSet, sync::Arc};
+
+use nekoproto::{FileName, VerifiedRecord, Version};
+use tokio::sync::Notify;
+
+use super::Library;
+use crate::{
+    failure::Failure,
+    storage::catalogue::{CommandId, overtaken},
+};
+
+/// A follower whose command runs on each version of a name.
+#[derive(Clone, Debug)]
+pub(crate) struct FollowerHook {
+    /// Unique in this process.
+    id: u64,
+    pub(crate) command: CommandId,
+    /// Whether the command runs: what stands there is up to it.
+    pub(crate) is_running: bool,
+    /// How often it ran since it is listed.
+    pub(crate) runs: u64,
+    pub(crate) refused: Option<Refused>,
+    wake: Arc<Notify>,
+}
+
+/// The version on which the command failed when it ran last.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) record: VerifiedRecord,
+    pub(crate) why: String,
+    pub(crate) outcome: RefusedOutcome,
+}
+
+/// What became of the place of a refused version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusedOutcome {
+    /// The version before is still to be put back.
+    NotYet,
+    /// It stays there.
+    Stays,
+    PutBack(Version),
+}
+
+/// A [`FollowerHook`] that is listed until this is dropped.
+#[derive(Debug)]
+pub(crate) struct HookListing {
+    library: Arc<Library>,
+    name: FileName,
+    id: u64,
+}
+
+impl Library {
+    /// Lists a follower that runs `command` on each version of `name`; `wake` has it look at the name again.
+    pub(crate) fn list_hook(
+        self: &Arc<Self>,
+        name: &FileName,
+        command: CommandId,
+        wake: &Arc<Notify>,
+    ) -> HookListing {
+        let (id, wake) = (rand::random(), Arc::clone(wake));
+        let hook = FollowerHook { id, command, is_running: false, runs: 0, refused: None, wake };
+        self.hooks.lock().entry(name.clone()).or_default().push(hook);
+        HookListing { library: Arc::clone(self), name: name.clone(), id }
+    }
+
+    pub(crate) fn hooks_on(&self, name: &FileName) -> Vec<FollowerHook> {
+        self.hooks.lock().get(name).cloned().unwrap_or_default()
+    }
+
+    /// Whether the command of a follower runs on `name`.
+    pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
+        self.hooks.lock().get(name).is_some_and(|hooks| hooks.iter().any(|hook| hook.is_running))
+    }
+
+    /// The user asked for the versions of `names` that are in their places: the command of each follower runs again on what it
+    /// refused and what stayed there.
+    pub(crate) fn ask_again<'a>(&self, names: impl IntoIterator<Item = &'a FileName>) {
+        let mut listed = self.hooks.lock();
+        for name in names {
+            for hook in listed.get_mut(name).into_iter().flatten() {
+                if hook.refused.take_if(|refused| refused.outcome == RefusedOutcome::Stays).is_some() {
+                    hook.wake.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Waits for what followers say of `restored`, which was put back in its place; `before` are those that were listed before
+    /// that. A command that accepted it last says nothing again. That one of them ends before all have answered is an error:
+    /// nobody knows what it would have said.
+    pub(crate) async fn answered(
+        &self,
+        restored: &VerifiedRecord,
+        before: Vec<FollowerHook>,
+    ) -> Result<(), Failure> {
+        let (name, version) = (&restored.name, restored.version);
+        let mut asked = self.hooks_on(name);
+        let known: HashSet<u64> = asked.iter().map(|hook| hook.id).collect();
+        asked.extend(before.iter().filter(|hook| !known.contains(&hook.id)).cloned());
+        loop {
+            let freed = self.freed.notified(); // counts from here
+            let listed = self.hooks_on(name);
+            let ran_before = |hook: &FollowerHook| {
+                before.iter().find(|before| before.id == hook.id).map_or(0, |before| before.runs)
+            };
+            let ran = listed.iter().filter(|hook| hook.runs > ran_before(hook));
+            let refused = ran.filter_map(|hook| hook.refused.as_ref());
+            let refused: Vec<_> = refused.filter(|refused| refused.record == *restored).collect();
+            let place = refused.iter().find_map(|refused| match refused.outcome {
+                RefusedOutcome::NotYet => None,
+                RefusedOutcome::Stays => Some((refused, "it stays in its place".to_owned())),
+                RefusedOutcome::PutBack(back) => Some((refused, format!("version {back} was put back"))),
+            });
+            if let Some((Refused { why, .. }, place)) = place {
+                let what = format!("the command of follow refused version {version} of {name}");
+                return Err(Failure::new(format!("{what}: {why}; {place}")));
+            }
+            let reader = self.catalogue.reader(name)?;
+            let by =
+                |hook: &&FollowerHook| reader.accepted_by(hook.command) == Some((restored.origin, version));
+            let accepted = asked.iter().filter(by).count();
+            if accepted == asked.len() {
+                return Ok(());
+            }
+            if !asked.iter().all(|asked| listed.iter().any(|hook| hook.id == asked.id)) {
+                let what =
+                    format!("{accepted} of {} commands accepted version {version} of {name}", asked.len());
+                let which = "which is in its place, when a follow ended without an answer";
+                return Err(Failure::new(format!("{what}, {which}")));
+            }
+            let is_there = self.catalogue.get(name).is_some_and(|held| held.record == *restored);
+            if refused.is_empty() && !is_there {
+                return Err(overtaken(name));
+            }
+            freed.await;
+        }
+    }
+}
+
+impl HookListing {
+    /// What is listed now.
+    pub(crate) fn refused(&self) -> Option<Refused> {
+        let hooks = self.library.hooks_on(&self.name);
+        hooks.into_iter().find(|hook| hook.id == self.id)?.refused
+    }
+
+    /// Changes what is listed, and tells who waits for an answer.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut FollowerHook)) {
+        let mut listed = self.library.hooks.lock();
+        let hook =
+            listed.get_mut(&self.name).and_then(|hooks| hooks.iter_mut().find(|hook| hook.id == self.id));
+        if let Some(hook) = hook {
+            change(hook);
+        }
+        drop(listed);
+        self.library.freed.notify_waiters();
+    }
+}
+
+impl Drop for HookListing {
+    fn drop(&mut self) {
+        let mut listed = self.library.hooks.lock();
+        if let Some(hooks) = listed.get_mut(&self.name) {
+            hooks.retain(|hook| hook.id != self.id);
+            if hooks.is_empty() {
+                listed.remove(&self.name);
+            }
+        }
+        drop(listed);
+        self.library.freed.notify_waiters();
+    }
+}
