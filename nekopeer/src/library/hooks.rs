@@ -75,15 +75,14 @@ impl Library {
         self.hooks.lock().get(name).is_some_and(|hooks| hooks.iter().any(|hook| hook.is_running))
     }
 
-    /// The user asked for the versions of `names` that are in their places: the command of each follower runs again on what it
-    /// refused and what stayed there.
+    /// The user asked for the versions of `names` that are in their places: each follower looks at them, and its command runs
+    /// again on what it refused and what stayed there.
     pub(crate) fn ask_again<'a>(&self, names: impl IntoIterator<Item = &'a FileName>) {
         let mut listed = self.hooks.lock();
         for name in names {
             for hook in listed.get_mut(name).into_iter().flatten() {
-                if hook.refused.take_if(|refused| refused.outcome == RefusedOutcome::Stays).is_some() {
-                    hook.wake.notify_one();
-                }
+                hook.refused.take_if(|refused| refused.outcome == RefusedOutcome::Stays);
+                hook.wake.notify_one();
             }
         }
     }
