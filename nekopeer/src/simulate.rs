@@ -34,6 +34,7 @@ pub struct Folder {
     pub disk: Disk,
     /// The indexer has answered a registration since it started.
     is_registered: bool,
+    began: Instant,
     subscribers: Subscribers,
 }
 
@@ -71,12 +72,12 @@ impl Folder {
         let (content, manifest) = (ContentHash::from_bytes([0; 32]), ManifestHash::from_bytes([0; 32]));
         let draft = Record { origin, name, version, size: 1, content, manifest, policy, published_ms: 0 };
         let subscribers = Subscribers::new(now);
-        Self { identity, draft, disk: Disk::default(), is_registered: false, subscribers }
+        Self { identity, draft, disk: Disk::default(), is_registered: false, began: now, subscribers }
     }
 
     /// It starts again, with what is on disk.
     pub fn restart(&mut self, now: Instant) {
-        (self.is_registered, self.subscribers) = (false, Subscribers::new(now));
+        (self.is_registered, self.began, self.subscribers) = (false, now, Subscribers::new(now));
     }
 
     /// The version published here, unless a later one was published elsewhere: what is offered and served.
@@ -154,6 +155,12 @@ impl Folder {
                 None
             }
         }
+    }
+
+    /// Whether the network was asked for its versions since it began: see `Library::is_asked`.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.is_registered && self.disk.is_told && self.disk.published_at.is_some_and(|at| at > self.began)
     }
 
     /// Whether others may be told of `record`: see `Library::hands_out`.

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use nekoproto::{FileName, NodeId, Record, VerifiedRecord};
@@ -189,6 +190,15 @@ impl Library {
                 is_sure && !self.is_heard(&record.name)
             }
         }
+    }
+
+    /// Whether the network was asked for versions of this name since this process began, as it is before one is published.
+    /// An indexer that was connected then tells of those that others publish with this key.
+    pub(crate) fn is_asked(&self, own: &VerifiedRecord) -> bool {
+        let age = clock::unix_ms().checked_sub(own.published_ms).map(Duration::from_millis);
+        let is_of_this_process =
+            age.is_some_and(|age| age < clock::now().saturating_duration_since(self.began));
+        is_of_this_process && self.is_registered.load(Ordering::Acquire) && !self.catalogue.is_pending(own)
     }
 
     /// Whether a publish tells everyone itself whom this version concerns, so that indexers need not tell each other:

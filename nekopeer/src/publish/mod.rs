@@ -13,7 +13,7 @@ pub(crate) mod repair;
 mod telling;
 pub(crate) mod tree;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use serde::{Deserialize, Serialize};
@@ -203,13 +203,16 @@ impl Publisher {
         Publishing { pieces, task, _stop_reading: stop_reading }
     }
 
-    /// Announces what was stored, once its numbers stand.
+    /// Announces what was stored: to subscribers at once where its number cannot be another's, else once it stands.
     async fn announced(&self, stored: StoredBatch) -> PublishOutcome {
         let StoredBatch { mut outcome, newer, settling } = stored;
         if self.library.is_serving && !(outcome.published.is_empty() && outcome.unchanged.is_empty()) {
+            let early = outcome.published.iter().filter(|record| self.library.hands_out(record));
+            let early: HashSet<VerifiedRecord> = early.cloned().collect();
+            self.tell_subscribers(&early);
             self.settle(&mut outcome, &settling).await;
             drop(settling); // before others are told: what an indexer lists later is spread by the indexers
-            self.tell_subscribers(&outcome.published);
+            self.tell_subscribers(outcome.published.iter().filter(|record| !early.contains(*record)));
             self.library.learn(newer).await; // what was published elsewhere since
             self.bases.keep(outcome.published.iter().chain(&outcome.unchanged));
         }

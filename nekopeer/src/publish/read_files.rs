@@ -61,6 +61,8 @@ enum Seen {
 struct Unknown {
     policy: Policy,
     is_published: bool,
+    /// The network was asked for its versions since this process began: what others use of them since, indexers tell.
+    is_asked: bool,
     is_named: bool,
 }
 
@@ -185,7 +187,9 @@ impl FileReader<'_> {
         let files: Vec<(Result<Seen, Unknown>, NamedFile)> = batch.into_par_iter().map(look_at).collect();
         let (mut published, mut new) = (Vec::new(), Vec::new());
         for (seen, file) in &files {
-            if let Err(unknown) = seen {
+            if let Err(unknown) = seen
+                && !unknown.is_asked
+            {
                 let names = if unknown.is_published { &mut published } else { &mut new };
                 names.push(file.name.clone());
             }
@@ -292,7 +296,8 @@ impl FileReader<'_> {
         let entry = stated.filter(|entry| !entry.record.is_withdrawal());
         let own = entry.as_ref().filter(|entry| catalogue.is_own(entry));
         let before = own.map_or(self.default, |own| own.record.policy);
-        let is_published = own.is_some();
+        let (is_published, is_asked) =
+            (own.is_some(), own.is_some_and(|own| self.library.is_asked(&own.record)));
         let policy = match self.policy_over(before) {
             Ok(policy) => policy,
             Err(error) => {
@@ -311,7 +316,7 @@ impl FileReader<'_> {
                 self.progress.add_done(file.size);
                 Ok(Seen::Unchanged(entry.record.clone()))
             }
-            _ => Err(Unknown { policy, is_published, is_named }),
+            _ => Err(Unknown { policy, is_published, is_asked, is_named }),
         }
     }
 }

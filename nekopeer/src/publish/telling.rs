@@ -32,7 +32,7 @@ type ToTell = HashMap<NodeId, (Holder, Vec<VerifiedRecord>)>;
 impl Publisher {
     /// Tells subscribers directly, in the background, of what may be handed out. A lost message is repeated; the lease
     /// bounds the delay where none arrives.
-    pub(super) fn tell_subscribers(&self, news: &[VerifiedRecord]) {
+    pub(super) fn tell_subscribers<'a>(&self, news: impl IntoIterator<Item = &'a VerifiedRecord>) {
         let mut to_tell = self.behind(news);
         if to_tell.is_empty() {
             return;
@@ -91,9 +91,9 @@ impl Publisher {
     }
 
     /// Whom `news` concerns.
-    fn behind(&self, news: &[VerifiedRecord]) -> ToTell {
+    fn behind<'a>(&self, news: impl IntoIterator<Item = &'a VerifiedRecord>) -> ToTell {
         let (now, mut to_tell) = (clock::now(), ToTell::new());
-        for record in news.iter().filter(|record| self.library.hands_out(record)) {
+        for record in news.into_iter().filter(|record| self.library.hands_out(record)) {
             let subscribers = self.library.subscribers.of(&record.name, now);
             let is_known = |one: &Holder| subscribers.iter().any(|known| known.holder.node == one.node);
             let mut remembered = self.library.remembered(record); // these are told once: they have no lease

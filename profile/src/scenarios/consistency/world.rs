@@ -47,7 +47,7 @@ struct World {
     indexers: Vec<Indexer>,
     peers: Vec<Peer>,
     folder: Folder,
-    /// What it tells its subscribers of once its indexer has answered.
+    /// What it tells its subscribers of once its indexer has answered; at once if its number cannot be another's.
     announcing: Option<VerifiedRecord>,
     backups: Vec<Disk>,
     /// All records that were ever published, and when.

@@ -250,7 +250,8 @@ impl World {
     }
 
     pub(super) fn publishes(&mut self) {
-        let (now, network) = (self.now(), self.known_to_network());
+        let network = if self.folder.is_asked() { None } else { self.known_to_network() };
+        let now = self.now();
         if !self.is_there(FOLDER) {
             return;
         }
@@ -288,7 +289,10 @@ impl World {
         if change != OfferChange::Adopted {
             self.announcing = self.folder.offered().cloned();
             self.history.extend(self.announcing.clone().map(|record| (self.now, record)));
-            self.after(HANGS_AFTER, |world| world.announce(None));
+            match self.folder.served() {
+                Some(_) => self.announce(None),
+                None => self.after(HANGS_AFTER, |world| world.announce(None)),
+            }
         }
     }
 
