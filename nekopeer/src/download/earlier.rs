@@ -8,6 +8,7 @@ use nekoproto::{FileName, Numbered, Record, VerifiedRecord, Version};
 use super::{
     DownloadOptions, Downloader,
     error::not_kept,
+    manifest::Reading,
     plan::{Landing, Layout, Plan, begin_with},
     swarm::LOOK_AFTER,
 };
@@ -82,7 +83,8 @@ impl Downloader {
         holders.sort_unstable_by_key(|holder| holder.node);
         holders.dedup_by_key(|holder| holder.node);
         let found = self.ask_holders(&Target::new(own.record.clone(), holders), version).await?;
-        let layout = self.find_layout(&found.record, begin_with(&found.sources, None), progress).await?;
+        let sources = begin_with(&found.sources, None);
+        let layout = self.find_layout(&found.record, sources, Reading::Whole, progress).await?;
         Ok((Plan { layout: Some(layout), ..Plan::new(found, None) }, own.path.clone()))
     }
 

@@ -1,4 +1,5 @@
-//! The manifest of a version: implied by the record if possible, otherwise fetched from a holder.
+//! The manifest of a version: implied by the record if possible, otherwise fetched from a holder. A file of one unit that comes from
+//! afar is requested beside it, which saves a round trip.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -13,18 +14,17 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{
     Downloader,
     error::exhausted,
+    file::bases::Bases,
     plan::Layout,
     swarm::{
         Begin, SILENCE_TOLD,
         busy::Busy,
         named,
-        source::{FetchError, Source},
+        source::{FetchError, Source, UNIT_BYTES},
     },
 };
 use crate::{
-    content::outboard::Segments,
-    failure::Failure,
-    util::{progress::Progress, tasks::blocking},
+    content::outboard::Segments, failure::Failure, library::Library, peers::held, util::progress::Progress,
 };
 
 /// Sources asked for the manifest at once.
@@ -41,10 +41,15 @@ const CHUNK_ENTRY_BYTES: u64 = 36;
 impl Downloader {
     /// The manifest of `record`, from the first of `sources` that delivers it, unless the record implies it. While one
     /// takes its time, others are asked too. Sources that are connected are asked first.
-    async fn find_manifest(&self, record: &VerifiedRecord, mut begin: Begin) -> Result<Layout, Failure> {
+    async fn find_manifest(
+        &self,
+        record: &VerifiedRecord,
+        mut begin: Begin,
+        reading: Reading,
+    ) -> Result<Layout, Failure> {
         if let Some((manifest, encoded)) = Manifest::implied_by(record) {
-            let (manifest, encoded) = (Arc::new(manifest), encoded.into());
-            return Ok(Layout { manifest, encoded, outboard: None, begin });
+            let manifest = Arc::new(manifest);
+            return Ok(Layout { manifest, encoded: encoded.into(), outboard: None, begin });
         }
         let (mut last, mut busy) = (None, Busy::default());
         let sources = begin.iter_mut().enumerate();
@@ -55,8 +60,8 @@ impl Downloader {
         let kept = connected.iter().filter(|(_, source)| source.is_kept()).map(|(place, _)| *place);
         let mut waiting: VecDeque<usize> =
             (0..begin.len()).filter(|place| !ready.contains(place)).chain(kept).collect();
-        let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
-        let (mut is_asked, mut next_at) = (false, Instant::now());
+        let (mut asked, mut is_asked) = (FuturesUnordered::new(), false);
+        let (mut refused, mut next_at) = (Vec::new(), Instant::now());
         loop {
             if asked.is_empty() || next_at <= Instant::now() {
                 let next = connected.pop_front().map(|(place, source)| (place, Some(source)));
@@ -66,11 +71,12 @@ impl Downloader {
                 };
                 next_at = Instant::now() + CONNECT_ANOTHER_AFTER;
                 if let Some((place, source)) = next {
-                    if let Some(source) = &source {
-                        (is_asked, next_at) = (true, Instant::now() + time_for(record, source));
-                    }
                     let holder = begin[place].0;
-                    asked.push(async move { (place, self.step(record, &holder, source).await) });
+                    let is_early = source.as_ref().is_some_and(|at| reading.is_early(record, &holder, at));
+                    if let Some(source) = &source {
+                        (is_asked, next_at) = (true, Instant::now() + time_for(record, source, is_early));
+                    }
+                    asked.push(async move { (place, self.step(record, &holder, source, is_early).await) });
                 }
             }
             if asked.is_empty() {
@@ -118,10 +124,11 @@ impl Downloader {
         &self,
         record: &VerifiedRecord,
         sources: Begin,
+        reading: Reading,
         progress: &Progress,
     ) -> Result<Layout, Failure> {
         let names: Vec<String> = sources.iter().map(|(holder, _)| named(holder)).collect();
-        let finding = self.find_manifest(record, sources);
+        let finding = self.find_manifest(record, sources, reading);
         tokio::pin!(finding);
         if let Ok(found) = timeout(SILENCE_TOLD, &mut finding).await {
             return found;
@@ -133,18 +140,32 @@ impl Downloader {
         found
     }
 
-    /// Connects to `holder`, or asks the `source` that is connected for the manifest.
+    /// Connects to `holder`, or asks the `source` that is connected for the manifest; if `is_early`, for all of the file too.
     async fn step(
         &self,
         record: &VerifiedRecord,
         holder: &Holder,
         source: Option<Source>,
+        is_early: bool,
     ) -> Result<ManifestStep, FetchError> {
         let Some(source) = source else {
             return Source::connect(&self.endpoint, holder).await.map(ManifestStep::Connected);
         };
         let (guard, wanted) = (source.hang_up().on_drop(), record.clone());
-        let found = blocking(move || manifest_of(source, &wanted)).await;
+        let is_origin = holder.node == record.origin;
+        let ask = move |library: &Arc<Library>| {
+            let mut source = source;
+            source.ask_layout(&wanted)?;
+            // Unless its bytes are here.
+            if is_early && library.catalogue.with_content(&wanted.content).is_empty() {
+                source.ask_early(&wanted, Bases::find(&library.catalogue, &wanted).contents())?;
+                if is_origin && !library.is_listed() {
+                    source.ask_verdict(held(&wanted))?;
+                }
+            }
+            manifest_of(source, &wanted)
+        };
+        let found = self.library.blocking(ask).await;
         guard.disarm();
         found
     }
@@ -155,6 +176,22 @@ fn be_next(waiting: &mut VecDeque<usize>, place: usize) {
     waiting.push_front(place);
 }
 
+/// What becomes of the bytes that the manifest lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// All are put in their place.
+    Whole,
+    /// They are read in order, perhaps not all of them.
+    InOrder,
+}
+
+impl Reading {
+    /// Whether all of the file is requested beside its manifest.
+    fn is_early(self, record: &Record, holder: &Holder, source: &Source) -> bool {
+        self == Self::Whole && record.size <= UNIT_BYTES && source.is_far() && !holder.partial
+    }
+}
+
 enum ManifestStep {
     Connected(Source),
     /// The source if its stream is still usable, the manifest and its bytes, and the outboard if it has that.
@@ -162,15 +199,15 @@ enum ManifestStep {
 }
 
 /// How long the manifest of `record` takes to come from an honest source.
-fn time_for(record: &Record, source: &Source) -> Duration {
-    let bytes = record.size / CHUNK_AVERAGE_MIN * CHUNK_ENTRY_BYTES;
+fn time_for(record: &Record, source: &Source, is_early: bool) -> Duration {
+    let early = if is_early { record.size } else { 0 };
+    let bytes = record.size / CHUNK_AVERAGE_MIN * CHUNK_ENTRY_BYTES + early;
     let takes = source.round_trips() + Duration::from_micros(bytes * 1_000_000 / USUAL_SPEED);
     takes.clamp(ASK_ANOTHER_AFTER_MIN, ASK_ANOTHER_AFTER_MAX)
 }
 
-/// The manifest and the outboard that `source` has, and the source if its stream is still usable.
+/// The manifest and the outboard that `source` was asked for, and the source if its stream is still usable.
 fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<ManifestStep, FetchError> {
-    source.ask_layout(record)?;
     let manifest = source.manifest(record)?;
     Ok(match source.outboard(record) {
         Ok(outboard) => ManifestStep::Found(Some(source), manifest, outboard),

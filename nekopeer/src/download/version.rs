@@ -18,6 +18,7 @@ use super::{
         reuse::LocalChunks,
     },
     keep,
+    manifest::Reading,
     plan::{DownloadRun, Landing, Layout, Plan, begin_with},
     swarm::{LOOK_AFTER, SwarmReport, transfer::Transfer},
 };
@@ -54,7 +55,7 @@ impl Downloader {
                 Some(layout) => Ok(layout),
                 None => {
                     let sources = begin_with(&target.sources, ready.take());
-                    self.find_layout(&target.record, sources, work.progress).await
+                    self.find_layout(&target.record, sources, Reading::Whole, work.progress).await
                 }
             };
             let obtained = match found {

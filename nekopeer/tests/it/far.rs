@@ -17,11 +17,11 @@ const READER: usize = 2;
 const FILES: usize = 300;
 const RUNS: usize = 10;
 
-/// TCP, TLS and the question, of the indexer and then of the origin. Many small files take a few more, and not some each. It
+/// TCP, TLS and the question, of the indexer and then of the origin; its list of chunks comes beside its bytes. Many small files take a few more, and not some each. It
 /// is the least of some runs: where a program is held up between two writes, what the other end says to the first of them
 /// comes before the second, and both count.
 #[test]
-fn a_query_takes_three_turns_a_small_file_six_and_many_little_more() {
+fn a_query_takes_three_turns_a_file_of_one_unit_six_and_many_small_ones_little_more() {
     let wires = [Wire::of(Duration::from_millis(5)); 3];
     let Some(wan) = NETWORKS.or_left_out(Wan::of(&wires)) else { return };
     let at = wan.host(INDEXER).addr;
@@ -31,9 +31,12 @@ fn a_query_takes_three_turns_a_small_file_six_and_many_little_more() {
     let origin = home(ORIGIN);
     (0..FILES).for_each(|n| drop(origin.write(&format!("many/f{n}"), bytes(n as u64, 3000))));
     origin.write("one", bytes(1, 1000));
+    origin.write("unit", bytes(2, 500_000));
     let listens = format!("--listen={}", SocketAddr::new(wan.host(ORIGIN).addr.ip(), 0));
-    let _sharing = origin.share(&["one", "many", &listens]);
-    for (words, most) in [(&["query", "one"][..], 3), (&["get", "one"], 6), (&["get", "many/"], 16)] {
+    let _sharing = origin.share(&["one", "unit", "many", &listens]);
+    for (words, most) in
+        [(&["query", "one"][..], 3), (&["get", "one"], 6), (&["get", "unit"], 6), (&["get", "many/"], 16)]
+    {
         let turns = || {
             let reader = home(READER);
             wan.take_carried();

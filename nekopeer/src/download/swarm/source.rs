@@ -10,7 +10,7 @@ use std::{
 use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Held, Holder, List, Manifest,
     ManifestError, Purpose, Record, Verdict, codec,
-    limits::{BASES_MAX, MANIFEST_BYTES_MAX, PACKING_BYTES_MAX, STALL_TIMEOUT},
+    limits::{BASES_MAX, MANIFEST_BYTES_MAX, PACKING_BYTES_MAX, STALL_TIMEOUT, UNPACKED_BYTES_MAX},
     transport::{ConnectError, DataError, DataStream, Endpoint, HangUp, encoded},
 };
 
@@ -97,12 +97,21 @@ impl FetchError {
     }
 }
 
+/// Bytes of one packed run, unless it is a longer chunk: longer ones save nothing more.
+pub(crate) const UNIT_BYTES: u64 = 1024 * 1024;
+const _: () = assert!(UNIT_BYTES <= UNPACKED_BYTES_MAX);
+/// A source on another machine that took so long to connect is not in this network.
+const FAR_FROM: Duration = Duration::from_millis(10);
+
 /// A data stream to one holder.
 #[derive(Debug)]
 pub(crate) struct Source {
     stream: DataStream,
     pace: Pace,
     round_trips: Duration,
+    is_far: bool,
+    /// All of the file was requested packed, ahead of its list of chunks, for a reader of these bases: the answer is still to come.
+    early: Option<List<ContentHash, BASES_MAX>>,
     /// What the origin was asked about last, when, and what it said.
     asked: Option<(Held, Instant)>,
     verdict: Option<Verdict>,
@@ -123,12 +132,27 @@ impl Source {
         let connection = finished(tokio::spawn(dialing)).await?;
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         let (pace, round_trips) = (Pace::default(), began.elapsed());
-        Ok(Self { stream, pace, round_trips, asked: None, verdict: None, is_kept: false })
+        let is_far = !addr.ip().is_loopback() && round_trips >= FAR_FROM;
+        Ok(Self {
+            stream,
+            pace,
+            round_trips,
+            is_far,
+            early: None,
+            asked: None,
+            verdict: None,
+            is_kept: false,
+        })
     }
 
     /// How long it took to connect: a few round trips.
     pub(crate) const fn round_trips(&self) -> Duration {
         self.round_trips
+    }
+
+    /// Whether it is on another machine, and no connection to it is fast at first.
+    pub(crate) const fn is_far(&self) -> bool {
+        self.is_far
     }
 
     /// The same, for a later download.
@@ -150,6 +174,23 @@ impl Source {
     pub(crate) fn ask_layout(&mut self, record: &Record) -> Result<(), FetchError> {
         self.stream.send(&DataRequest::Manifest(record.manifest))?;
         Ok(self.stream.send(&DataRequest::Outboard(record.manifest))?)
+    }
+
+    /// Requests all of the file packed, behind its layout, for a reader that has `bases`: the reply comes as that to
+    /// [`ask_packed`](Self::ask_packed) for all chunks does.
+    pub(crate) fn ask_early(
+        &mut self,
+        record: &Record,
+        bases: List<ContentHash, BASES_MAX>,
+    ) -> Result<(), FetchError> {
+        let (content, range) = (record.content, ByteRange { offset: 0, len: record.size });
+        self.early = Some(bases.clone());
+        Ok(self.stream.send(&DataRequest::Packed { content, range, bases })?)
+    }
+
+    /// The bases of [`ask_early`](Self::ask_early), if its reply is the next that comes.
+    pub(crate) const fn take_early(&mut self) -> Option<List<ContentHash, BASES_MAX>> {
+        self.early.take()
     }
 
     /// Receives the manifest of `record`, verified, with its encoded form.
@@ -291,6 +332,11 @@ impl Source {
     pub(crate) fn ask_verdict(&mut self, held: Held) -> Result<(), FetchError> {
         (self.asked, self.verdict) = (Some((held.clone(), clock::now())), None);
         Ok(self.stream.send(&DataRequest::Confirm(held))?)
+    }
+
+    /// Whether it was asked.
+    pub(crate) const fn is_asked(&self) -> bool {
+        self.asked.is_some()
     }
 
     /// Waits at most `patience` for each part of the answer, and keeps it.

@@ -124,6 +124,9 @@ struct StreamWorker<'a> {
 
 impl StreamWorker<'_> {
     fn work(&mut self) -> Result<StreamEnd, FetchError> {
+        if !self.lease_early() {
+            return Ok(StreamEnd::Midway);
+        }
         loop {
             if let (Requesting::Draining, true) = (self.state, self.asked.is_empty()) {
                 self.transfer.pause(self.busy.pause());

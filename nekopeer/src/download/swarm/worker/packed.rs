@@ -5,26 +5,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{Manifest, Packing, limits::UNPACKED_BYTES_MAX};
+use nekoproto::{Manifest, Packing};
 
 use super::{Requested, StreamWorker, len};
 use crate::{
     content::packed::unpack,
     download::{
         file::bases::{BaseError, Bases},
-        swarm::{source::FetchError, transfer::WireRatio},
+        swarm::{
+            source::{FetchError, UNIT_BYTES},
+            transfer::WireRatio,
+        },
     },
+    state::schedule::Next,
 };
 
-/// Bytes of one packed run, unless it is a longer chunk: longer ones save nothing more.
-const UNIT_BYTES: u64 = 1024 * 1024;
-const _: () = assert!(UNIT_BYTES <= UNPACKED_BYTES_MAX);
 /// Shorter runs are asked for as they are: there is little to save.
 const PACKED_FROM: u64 = 4 * 1024;
 /// Slower than this, in bytes a second, a run that can be packed to two thirds comes sooner packed, at 300 MB/s on one core.
 const PACKED_BELOW: f64 = 100e6;
-/// A source on another machine that took so long to connect is not in this network: no connection to it is fast at first.
-const FAR_FROM: Duration = Duration::from_millis(10);
 /// Leases that are asked for as they are after a run that could not be packed.
 const PLAIN_RUNS: u32 = 16;
 
@@ -67,8 +66,23 @@ impl StreamWorker<'_> {
     pub(super) fn is_packed(&mut self, run: &Range<usize>) -> bool {
         let assembly = &self.transfer.assembly;
         let bytes = assembly.manifest().range(run.end - 1).end - assembly.manifest().range(run.start).start;
-        let is_far = !self.holder.addr.ip().is_loopback() && self.source.round_trips() >= FAR_FROM;
-        self.packs.next(bytes, is_far, assembly.bases())
+        self.packs.next(bytes, self.source.is_far(), assembly.bases())
+    }
+
+    /// Leases all that is missing to the request for the whole file that was sent ahead, if there is one, perhaps with the question
+    /// whether it is the newest version behind it. False to end the
+    /// connection: what is here changed since, and so do the bases that the reply names.
+    pub(super) fn lease_early(&mut self) -> bool {
+        let assembly = &self.transfer.assembly;
+        let Some(bases) = self.source.take_early() else { return true };
+        let chunks = 0..assembly.manifest().chunks().len();
+        while let Next::Fetch(_) = self.transfer.next(self.id) {}
+        self.asked.push_back(Requested::Run { chunks, is_packed: true, is_last: true });
+        if self.source.is_asked() {
+            self.is_verdict_asked = true;
+            self.asked.push_back(Requested::Verdict);
+        }
+        bases == assembly.bases().contents()
     }
 
     /// Asks for a lease in parts of [`UNIT_BYTES`].
