@@ -83,6 +83,8 @@ pub(crate) struct About<'a> {
     /// Whether it goes on until its caller leaves. The peer does not wait for its end, and where the peer ends, it can be
     /// begun anew elsewhere.
     pub(crate) is_endless: bool,
+    /// Whether it means something else once it was carried out: it is not begun anew elsewhere.
+    pub(crate) is_once: bool,
     /// Whether it shares, so that something is said of the policy.
     pub(crate) has_policy: bool,
     /// Whether it names or places files by the share folder.

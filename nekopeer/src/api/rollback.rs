@@ -54,7 +54,13 @@ impl Api for Rollback {
     }
 
     fn about(&self) -> About<'_> {
-        About { names: vec![&self.name], title: self.name.to_string(), ..About::needing(Need::Peers) }
+        let is_once = self.version.is_none();
+        About {
+            names: vec![&self.name],
+            title: self.name.to_string(),
+            is_once,
+            ..About::needing(Need::Peers)
+        }
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -94,7 +94,7 @@ pub(super) fn run_beside(hosted: &Hosted, command: Command, output: Output) -> A
 
 /// Has the command carried out and sends its answer. Returns whether it is to be repeated elsewhere.
 async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -> bool {
-    let About { takes_input, is_endless, .. } = command.api().about();
+    let About { takes_input, is_endless, is_once, .. } = command.api().about();
     let (is_there, mut here) = (reached.is_there(), None);
     let caller = match reached {
         Reached::Here(hosted) => here.insert(hosted.caller()),
@@ -108,10 +108,10 @@ async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -
     if let Err(failure) = &mut result
         && failure.kind == FailureKind::Moved
     {
-        if !takes_input && (is_endless || !caller.is_answered) {
+        if !takes_input && !is_once && (is_endless || !caller.is_answered) {
             return true;
         }
-        // It cannot be repeated: a part was shown, or the input is gone.
+        // It cannot be repeated: a part was shown, the input is gone, or it may have been carried out.
         *failure = Failure::new(std::mem::take(&mut failure.message));
     }
     drop(answer.0.send(Reply::Finished(result)).await); // the output may have failed

@@ -46,7 +46,7 @@ pub(crate) use self::{
     many::Downloads,
 };
 use crate::{
-    failure::{Failure, FailureKind, Reason},
+    failure::{Failure, Reason},
     indexers::{Indexers, Scope, Wishes, via::Via},
     library::{Library, events::Event},
     peers::Peers,
@@ -301,15 +301,7 @@ impl Downloader {
     ) -> Result<(Downloaded, Option<Source>), Failure> {
         let (name, others) = (plan.target.record.name.clone(), plan.target.others.clone());
         let is_told = plan.landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
-        if is_told && self.library.is_hooked(&name) {
-            return Err(Failure::with(
-                FailureKind::Busy,
-                format!(
-                    "the command of follow is running on {name}, and its exit code decides what stays in its place: try \
-                     again when it has ended"
-                ),
-            ));
-        }
+        self.library.may_go_back(&name, plan.landing.passed_over)?;
         let Plan { target: Target { record, .. }, landing, .. } = &plan;
         work.progress.set_total(record.size);
         let output = landing.output.clone();

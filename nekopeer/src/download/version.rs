@@ -224,6 +224,7 @@ fn finish(
         let local = LocalChunks::find(catalogue, record, None, &assembly, false, stop);
         return Ok(Err(Box::new((assembly, local))));
     }
+    library.may_go_back(&record.name, landing.passed_over)?;
     let (partial, outboard) = assembly.into_complete();
     let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
     let entry = copy_entry(record.clone(), origin_addr, stamp, path);

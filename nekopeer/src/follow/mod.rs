@@ -257,6 +257,11 @@ impl Follower {
             hook.runs += 1;
             hook.refused = None;
         });
+        // Who puts back an earlier version sees that it runs, or has done so.
+        if library.catalogue.get(&name).is_none_or(|now| now.record != *record) {
+            change(|hook| hook.is_running = false);
+            return Ok(());
+        }
         let ended =
             hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
         change(|hook| hook.is_running = false);
@@ -283,7 +288,10 @@ impl Follower {
     async fn put_back(&self, mut refused: Refused, seen: &mut FollowState) -> Result<(), Failure> {
         let (record, mut put_back) = (refused.record.clone(), None);
         let (name, version) = (&record.name, record.version);
-        if let Some(previous) = seen.accepted_of(&record.origin) {
+        // Not what another command has not accepted.
+        let least = self.reconciler.library.accepted_instead(&record).map(|least| least.version);
+        let previous = seen.accepted_of(&record.origin).map(|own| least.unwrap_or(own).min(own));
+        if let Some(previous) = previous {
             let progress = Arc::default();
             match self.reconciler.downloader.restore(name, Some(previous), Some(&record), &progress).await {
                 Ok(done) => {

@@ -185,7 +185,11 @@ impl Event {
     pub(crate) const fn replaces_version(&self) -> bool {
         matches!(
             self,
-            Self::Invalidated { .. } | Self::Refreshed { .. } | Self::RolledBack { .. } | Self::Dropped(_)
+            Self::Invalidated { .. }
+                | Self::Refreshed { .. }
+                | Self::RolledBack { .. }
+                | Self::Refused { put_back: Some(_), .. }
+                | Self::Dropped(_)
         )
     }
 

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::Library;
 use crate::{
-    failure::Failure,
-    storage::catalogue::{CommandId, overtaken},
+    failure::{Failure, FailureKind},
+    storage::catalogue::{CommandId, PassedOver, Why, overtaken},
 };
 
 /// A follower whose command runs on each version of a name.
@@ -73,6 +73,21 @@ impl Library {
     /// Whether the command of a follower runs on `name`.
     pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
         self.hooks.lock().get(name).is_some_and(|hooks| hooks.iter().any(|hook| hook.is_running))
+    }
+
+    /// Whether a version that passes others over may take its place: not at the user's wish while a command runs on the one there.
+    pub(crate) fn may_go_back(
+        &self,
+        name: &FileName,
+        passed_over: Option<PassedOver>,
+    ) -> Result<(), Failure> {
+        let is_told = passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
+        if !is_told || !self.is_hooked(name) {
+            return Ok(());
+        }
+        let runs = format!("the command of follow is running on {name}");
+        let decides = "its exit code decides what stays in its place: try again when it has ended";
+        Err(Failure::with(FailureKind::Busy, format!("{runs}, and {decides}")))
     }
 
     /// The user asked for the versions of `names` that are in their places: each follower looks at them, and its command runs

@@ -82,6 +82,7 @@ pub(crate) struct Library {
     pub(crate) outdated: Mutex<Outdated>,
     /// Names whose file is being written, by a download or from a pipe, how far that is, and what ends it.
     in_use: Mutex<HashMap<FileName, (Arc<Progress>, CancellationToken)>>,
+    /// Wakes who waits until a name is in use no more, or until the command of a follower has answered.
     pub(crate) freed: Notify,
     news: Mutex<News>,
     /// This peer has no indexer, so that nobody else lists its numbers.

@@ -299,6 +299,44 @@ fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
     assert_eq!(reader.read("f"), b"two");
 }
 
+/// They run on what the other one puts back too, and what one refused is not put back for the other.
+#[test]
+fn versions_that_two_commands_disagree_on_do_not_stay() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let _serving = reader.serve(&[]);
+    let hook = "test $NEKO_VERSION != 3";
+    let mut first = reader.start_out(&["follow", "f", "--keep", "3", "--exec", hook], "f is at version 1");
+    let hook = "test $NEKO_VERSION != 2 || { until test -e go; do sleep 0.01; done; false; }";
+    let mut second = reader.start_out(&["follow", "f", "--exec", hook], "f is at version 1");
+    update(&origin, &mut first, 2, "two");
+    reader.write("go", "");
+    second.err_line("version 2 is refused, and version 1 is back");
+    first.out_line("f is at version 1");
+    origin.share_anew("f", "three");
+    first.err_line("version 3 is refused, and version 1 is back");
+    assert_eq!(reader.read("f"), b"one");
+    interrupt(second);
+    interrupt(first);
+}
+
+#[test]
+fn rollback_whose_peer_is_killed_does_not_go_back_once_more() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let serving = reader.serve(&[]);
+    let hook = "while test -e hang; do sleep 0.05; done";
+    let mut following =
+        reader.start_out(&["follow", "f", "--keep", "3", "--exec", hook], "f is at version 1");
+    for (number, content) in [(2, "two"), (3, "three")] {
+        update(&origin, &mut following, number, content);
+    }
+    reader.write("hang", "");
+    let going_back = reader.start_err(&["rollback", "f"], "waits for the command of follow");
+    serving.kill();
+    going_back.wait().ended_with(3, "ended before the command did");
+    assert_eq!(reader.read("f"), b"two");
+    drop(following); // it begins anew, perhaps still without a peer
+}
+
 #[test]
 fn version_that_was_refused_is_judged_again_when_its_user_asks_for_it() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
