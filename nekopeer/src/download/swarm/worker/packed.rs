@@ -70,8 +70,8 @@ impl StreamWorker<'_> {
     }
 
     /// Leases all that is missing to the request for the whole file that was sent ahead, if there is one, perhaps with the question
-    /// whether it is the newest version behind it. False to end the
-    /// connection: what is here changed since, and so do the bases that the reply names.
+    /// behind it whether this is the newest version. False to end the connection: what is here changed since, and with it the bases
+    /// that the reply may name.
     pub(super) fn lease_early(&mut self) -> bool {
         let assembly = &self.transfer.assembly;
         let Some(bases) = self.source.take_early() else { return true };
