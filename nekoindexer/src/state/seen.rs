@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    hash::{Hash, Hasher},
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -22,12 +23,19 @@ const SPARSE: usize = 4;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A message as it is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageKey {
     /// Its id.
     pub id: MsgId,
     /// Copies that crossed a link from a guest are another message, so that a guest's copy hides none of the others.
     pub from_guest: bool,
+}
+
+impl Hash for MessageKey {
+    /// By its random id: each insertion hashes it several times, and the two copies of one id are told apart by equality.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
 }
 
 impl From<MsgId> for MessageKey {
