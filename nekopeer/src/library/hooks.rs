@@ -110,47 +110,54 @@ impl Library {
         restored: &VerifiedRecord,
         before: Vec<FollowerHook>,
     ) -> Result<(), Failure> {
-        let (name, version) = (&restored.name, restored.version);
-        let mut asked = self.hooks_on(name);
+        let mut asked = self.hooks_on(&restored.name);
         let known: HashSet<u64> = asked.iter().map(|hook| hook.id).collect();
         asked.extend(before.iter().filter(|hook| !known.contains(&hook.id)).cloned());
         loop {
             let freed = self.freed.notified(); // counts from here
-            let listed = self.hooks_on(name);
-            let ran_before = |hook: &FollowerHook| {
-                before.iter().find(|before| before.id == hook.id).map_or(0, |before| before.runs)
-            };
-            let ran = listed.iter().filter(|hook| hook.runs > ran_before(hook));
-            let refused = ran.filter_map(|hook| hook.refused.as_ref());
-            let refused: Vec<_> = refused.filter(|refused| refused.record == *restored).collect();
-            let place = refused.iter().find_map(|refused| match refused.outcome {
-                RefusedOutcome::NotYet => None,
-                RefusedOutcome::Stays => Some((refused, "it stays in its place".to_owned())),
-                RefusedOutcome::PutBack(back) => Some((refused, format!("version {back} was put back"))),
-            });
-            if let Some((Refused { why, .. }, place)) = place {
-                let what = format!("the command of follow refused version {version} of {name}");
-                return Err(Failure::new(format!("{what}: {why}; {place}")));
-            }
-            let reader = self.catalogue.reader(name)?;
-            let by =
-                |hook: &&FollowerHook| reader.accepted_by(hook.command) == Some((restored.origin, version));
-            let accepted = asked.iter().filter(by).count();
-            if accepted == asked.len() {
+            if self.have_accepted(restored, &before, &asked)? {
                 return Ok(());
-            }
-            if !asked.iter().all(|asked| listed.iter().any(|hook| hook.id == asked.id)) {
-                let what =
-                    format!("{accepted} of {} commands accepted version {version} of {name}", asked.len());
-                let which = "which is in its place, when a follow ended without an answer";
-                return Err(Failure::new(format!("{what}, {which}")));
-            }
-            let is_there = self.catalogue.get(name).is_some_and(|held| held.record == *restored);
-            if refused.is_empty() && !is_there {
-                return Err(overtaken(name));
             }
             freed.await;
         }
+    }
+
+    /// Whether all commands that were `asked` have accepted `restored`; an error if that cannot be any more.
+    fn have_accepted(
+        &self,
+        restored: &VerifiedRecord,
+        before: &[FollowerHook],
+        asked: &[FollowerHook],
+    ) -> Result<bool, Failure> {
+        let (name, version, listed) = (&restored.name, restored.version, self.hooks_on(&restored.name));
+        let is_of_before = |hook: &FollowerHook| {
+            before.iter().any(|before| (before.id, before.runs) == (hook.id, hook.runs))
+        };
+        let refused =
+            listed.iter().filter(|hook| !is_of_before(hook)).filter_map(|hook| hook.refused.as_ref());
+        let refused: Vec<_> = refused.filter(|refused| refused.record == *restored).collect();
+        let place = refused.iter().find_map(|refused| match refused.outcome {
+            RefusedOutcome::NotYet => None,
+            RefusedOutcome::Stays => Some((refused, "it stays in its place".to_owned())),
+            RefusedOutcome::PutBack(back) => Some((refused, format!("version {back} was put back"))),
+        });
+        if let Some((Refused { why, .. }, place)) = place {
+            let what = format!("the command of follow refused version {version} of {name}");
+            return Err(Failure::new(format!("{what}: {why}; {place}")));
+        }
+        let reader = self.catalogue.reader(name)?;
+        let by = |hook: &&FollowerHook| reader.accepted_by(hook.command) == Some((restored.origin, version));
+        let accepted = asked.iter().filter(by).count();
+        if accepted == asked.len() {
+            return Ok(true);
+        }
+        if !asked.iter().all(|asked| listed.iter().any(|hook| hook.id == asked.id)) {
+            let what = format!("{accepted} of {} commands accepted version {version} of {name}", asked.len());
+            let which = "which is in its place, when a follow ended without an answer";
+            return Err(Failure::new(format!("{what}, {which}")));
+        }
+        let is_there = self.catalogue.get(name).is_some_and(|held| held.record == *restored);
+        if refused.is_empty() && !is_there { Err(overtaken(name)) } else { Ok(false) }
     }
 }
 
