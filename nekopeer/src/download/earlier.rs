@@ -8,7 +8,7 @@ use nekoproto::{FileName, Numbered, Record, VerifiedRecord, Version};
 use super::{
     DownloadOptions, Downloader,
     error::not_kept,
-    manifest::Reading,
+    manifest::Prefetch,
     plan::{Landing, Layout, Plan, begin_with},
     swarm::LOOK_AFTER,
 };
@@ -84,7 +84,7 @@ impl Downloader {
         holders.dedup_by_key(|holder| holder.node);
         let found = self.ask_holders(&Target::new(own.record.clone(), holders), version).await?;
         let sources = begin_with(&found.sources, None);
-        let layout = self.find_layout(&found.record, sources, Reading::Whole, progress).await?;
+        let layout = self.find_layout(&found.record, sources, Prefetch::WholeFile, progress).await?;
         Ok((Plan { layout: Some(layout), ..Plan::new(found, None) }, own.path.clone()))
     }
 

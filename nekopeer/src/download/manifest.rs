@@ -1,5 +1,5 @@
-//! The manifest of a version: implied by the record if possible, otherwise fetched from a holder. A file of one unit that comes from
-//! afar is requested beside it, which saves a round trip.
+//! Fetches the manifest of a version from a holder, unless the record implies it; in the same round trip all of a file of at most
+//! 1 MiB, if the holder is far.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -45,7 +45,7 @@ impl Downloader {
         &self,
         record: &VerifiedRecord,
         mut begin: Begin,
-        reading: Reading,
+        prefetch: Prefetch,
     ) -> Result<Layout, Failure> {
         if let Some((manifest, encoded)) = Manifest::implied_by(record) {
             let manifest = Arc::new(manifest);
@@ -72,11 +72,11 @@ impl Downloader {
                 next_at = Instant::now() + CONNECT_ANOTHER_AFTER;
                 if let Some((place, source)) = next {
                     let holder = begin[place].0;
-                    let is_early = source.as_ref().is_some_and(|at| reading.is_early(record, &holder, at));
+                    let with_file = source.as_ref().is_some_and(|at| prefetch.is_of_use(record, &holder, at));
                     if let Some(source) = &source {
-                        (is_asked, next_at) = (true, Instant::now() + time_for(record, source, is_early));
+                        (is_asked, next_at) = (true, Instant::now() + time_for(record, source, with_file));
                     }
-                    asked.push(async move { (place, self.step(record, &holder, source, is_early).await) });
+                    asked.push(async move { (place, self.step(record, &holder, source, with_file).await) });
                 }
             }
             if asked.is_empty() {
@@ -124,11 +124,11 @@ impl Downloader {
         &self,
         record: &VerifiedRecord,
         sources: Begin,
-        reading: Reading,
+        prefetch: Prefetch,
         progress: &Progress,
     ) -> Result<Layout, Failure> {
         let names: Vec<String> = sources.iter().map(|(holder, _)| named(holder)).collect();
-        let finding = self.find_manifest(record, sources, reading);
+        let finding = self.find_manifest(record, sources, prefetch);
         tokio::pin!(finding);
         if let Ok(found) = timeout(SILENCE_TOLD, &mut finding).await {
             return found;
@@ -140,13 +140,13 @@ impl Downloader {
         found
     }
 
-    /// Connects to `holder`, or asks the `source` that is connected for the manifest; if `is_early`, for all of the file too.
+    /// Connects to `holder`, or asks the `source` that is connected for the manifest; `with_file` for all of the file too.
     async fn step(
         &self,
         record: &VerifiedRecord,
         holder: &Holder,
         source: Option<Source>,
-        is_early: bool,
+        with_file: bool,
     ) -> Result<ManifestStep, FetchError> {
         let Some(source) = source else {
             return Source::connect(&self.endpoint, holder).await.map(ManifestStep::Connected);
@@ -157,8 +157,8 @@ impl Downloader {
             let mut source = source;
             source.ask_layout(&wanted)?;
             // Unless its bytes are here.
-            if is_early && library.catalogue.with_content(&wanted.content).is_empty() {
-                source.ask_early(&wanted, Bases::find(&library.catalogue, &wanted).contents())?;
+            if with_file && library.catalogue.with_content(&wanted.content).is_empty() {
+                source.prefetch(&wanted, Bases::find(&library.catalogue, &wanted).contents())?;
                 if is_origin && !library.is_listed() {
                     source.ask_verdict(held(&wanted))?;
                 }
@@ -176,19 +176,17 @@ fn be_next(waiting: &mut VecDeque<usize>, place: usize) {
     waiting.push_front(place);
 }
 
-/// What becomes of the bytes that the manifest lists.
+/// What is requested of a holder beside the manifest, before that says which chunks are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// All are put in their place.
-    Whole,
-    /// They are read in order, perhaps not all of them.
-    InOrder,
+pub(super) enum Prefetch {
+    WholeFile,
+    Nothing,
 }
 
-impl Reading {
-    /// Whether all of the file is requested beside its manifest.
-    fn is_early(self, record: &Record, holder: &Holder, source: &Source) -> bool {
-        self == Self::Whole && record.size <= UNIT_BYTES && source.is_far() && !holder.partial
+impl Prefetch {
+    /// Whether it saves a round trip that is worth the bytes.
+    fn is_of_use(self, record: &Record, holder: &Holder, source: &Source) -> bool {
+        self == Self::WholeFile && record.size <= UNIT_BYTES && source.is_far() && !holder.partial
     }
 }
 
@@ -199,9 +197,9 @@ enum ManifestStep {
 }
 
 /// How long the manifest of `record` takes to come from an honest source.
-fn time_for(record: &Record, source: &Source, is_early: bool) -> Duration {
-    let early = if is_early { record.size } else { 0 };
-    let bytes = record.size / CHUNK_AVERAGE_MIN * CHUNK_ENTRY_BYTES + early;
+fn time_for(record: &Record, source: &Source, with_file: bool) -> Duration {
+    let file = if with_file { record.size } else { 0 };
+    let bytes = record.size / CHUNK_AVERAGE_MIN * CHUNK_ENTRY_BYTES + file;
     let takes = source.round_trips() + Duration::from_micros(bytes * 1_000_000 / USUAL_SPEED);
     takes.clamp(ASK_ANOTHER_AFTER_MIN, ASK_ANOTHER_AFTER_MAX)
 }

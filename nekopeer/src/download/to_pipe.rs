@@ -19,7 +19,7 @@ use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
     error::{origin_lies, pipe_broke},
     file::{assembly::Assembly, reuse::LocalChunks, room::refuse_too_large},
-    manifest::Reading,
+    manifest::Prefetch,
     plan::{Plan, begin_with},
     swarm::{LOOK_AFTER, transfer::Transfer},
 };
@@ -90,7 +90,9 @@ impl Downloader {
         }
         let layout = match layout {
             Some(layout) => layout,
-            None => self.find_layout(&record, begin_with(&sources, None), Reading::InOrder, progress).await?,
+            None => {
+                self.find_layout(&record, begin_with(&sources, None), Prefetch::Nothing, progress).await?
+            }
         };
         let (assembly, local, file) = {
             let (record, manifest) = (record.clone(), Arc::clone(&layout.manifest));

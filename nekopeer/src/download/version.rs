@@ -18,7 +18,7 @@ use super::{
         reuse::LocalChunks,
     },
     keep,
-    manifest::Reading,
+    manifest::Prefetch,
     plan::{DownloadRun, Landing, Layout, Plan, begin_with},
     swarm::{LOOK_AFTER, SwarmReport, transfer::Transfer},
 };
@@ -55,7 +55,7 @@ impl Downloader {
                 Some(layout) => Ok(layout),
                 None => {
                     let sources = begin_with(&target.sources, ready.take());
-                    self.find_layout(&target.record, sources, Reading::Whole, work.progress).await
+                    self.find_layout(&target.record, sources, Prefetch::WholeFile, work.progress).await
                 }
             };
             let obtained = match found {

@@ -252,16 +252,13 @@ impl Follower {
         let (library, name) = (&self.reconciler.library, record.name.clone());
         let is_waited_for = library.accepted_instead(record).is_some(); // its origin was told of an earlier one
         let change = |change: fn(&mut FollowerHook)| seen.hook.iter().for_each(|hook| hook.change(change));
-        change(|hook| {
-            hook.is_running = true;
-            hook.runs += 1;
-            hook.refused = None;
-        });
+        change(|hook| hook.is_running = true);
         // Who puts back an earlier version sees that it runs, or has done so.
         if library.catalogue.get(&name).is_none_or(|now| now.record != *record) {
             change(|hook| hook.is_running = false);
             return Ok(());
         }
+        change(|hook| (hook.runs, hook.refused) = (hook.runs + 1, None));
         let ended =
             hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
         change(|hook| hook.is_running = false);

@@ -207,12 +207,10 @@ impl Publisher {
     async fn announced(&self, stored: StoredBatch) -> PublishOutcome {
         let StoredBatch { mut outcome, newer, settling } = stored;
         if self.library.is_serving && !(outcome.published.is_empty() && outcome.unchanged.is_empty()) {
-            let early = outcome.published.iter().filter(|record| self.library.hands_out(record));
-            let early: HashSet<VerifiedRecord> = early.cloned().collect();
-            self.tell_subscribers(&early);
+            let told: HashSet<_> = self.tell_subscribers(&outcome.published).into_iter().collect();
             self.settle(&mut outcome, &settling).await;
             drop(settling); // before others are told: what an indexer lists later is spread by the indexers
-            self.tell_subscribers(outcome.published.iter().filter(|record| !early.contains(*record)));
+            self.tell_subscribers(outcome.published.iter().filter(|record| !told.contains(*record)));
             self.library.learn(newer).await; // what was published elsewhere since
             self.bases.keep(outcome.published.iter().chain(&outcome.unchanged));
         }

@@ -30,12 +30,17 @@ const SPREAD_AFTER: u32 = 2;
 type ToTell = HashMap<NodeId, (Holder, Vec<VerifiedRecord>)>;
 
 impl Publisher {
-    /// Tells subscribers directly, in the background, of what may be handed out. A lost message is repeated; the lease
-    /// bounds the delay where none arrives.
-    pub(super) fn tell_subscribers<'a>(&self, news: impl IntoIterator<Item = &'a VerifiedRecord>) {
-        let mut to_tell = self.behind(news);
+    /// Tells subscribers directly, in the background, of what may be handed out, and returns that. A lost message is repeated;
+    /// the lease bounds the delay where none arrives.
+    pub(super) fn tell_subscribers<'a>(
+        &self,
+        news: impl IntoIterator<Item = &'a VerifiedRecord>,
+    ) -> Vec<VerifiedRecord> {
+        let told: Vec<_> =
+            news.into_iter().filter(|record| self.library.hands_out(record)).cloned().collect();
+        let mut to_tell = self.behind(&told);
         if to_tell.is_empty() {
-            return;
+            return told;
         }
         let (library, peers) = (Arc::clone(&self.library), Arc::clone(&self.peers));
         let indexers = Arc::clone(&self.indexers);
@@ -88,12 +93,13 @@ impl Publisher {
                 });
             }
         });
+        told
     }
 
     /// Whom `news` concerns.
-    fn behind<'a>(&self, news: impl IntoIterator<Item = &'a VerifiedRecord>) -> ToTell {
+    fn behind(&self, news: &[VerifiedRecord]) -> ToTell {
         let (now, mut to_tell) = (clock::now(), ToTell::new());
-        for record in news.into_iter().filter(|record| self.library.hands_out(record)) {
+        for record in news {
             let subscribers = self.library.subscribers.of(&record.name, now);
             let is_known = |one: &Holder| subscribers.iter().any(|known| known.holder.node == one.node);
             let mut remembered = self.library.remembered(record); // these are told once: they have no lease

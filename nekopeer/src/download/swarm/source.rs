@@ -1,6 +1,8 @@
 //! The client side of the data stream: manifests and verified chunks from one source. Everything here
 //! blocks, except connecting.
 
+mod verdict;
+
 use std::{
     ops::Range,
     sync::Arc,
@@ -9,7 +11,7 @@ use std::{
 
 use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Held, Holder, List, Manifest,
-    ManifestError, Purpose, Record, Verdict, codec,
+    ManifestError, Purpose, Record, Verdict,
     limits::{BASES_MAX, MANIFEST_BYTES_MAX, PACKING_BYTES_MAX, STALL_TIMEOUT, UNPACKED_BYTES_MAX},
     transport::{ConnectError, DataError, DataStream, Endpoint, HangUp, encoded},
 };
@@ -23,14 +25,8 @@ use crate::{
         pace::{PACE_WINDOW, Pace, SLOWEST_SOURCE},
         schedule::Availability,
     },
-    util::{clock, rate::Rate, tasks::finished},
+    util::{rate::Rate, tasks::finished},
 };
-
-/// Bytes of an origin's verdict: that of a later version has its record, with a name and a signature.
-const VERDICT_BYTES_MAX: usize = 16 * 1024;
-
-/// Age of an answer of the origin, from the question on, beyond which it is asked again.
-const VERDICT_COUNTS_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
@@ -111,7 +107,7 @@ pub(crate) struct Source {
     round_trips: Duration,
     is_far: bool,
     /// All of the file was requested packed, ahead of its list of chunks, for a reader of these bases: the answer is still to come.
-    early: Option<List<ContentHash, BASES_MAX>>,
+    prefetched: Option<List<ContentHash, BASES_MAX>>,
     /// What the origin was asked about last, when, and what it said.
     asked: Option<(Held, Instant)>,
     verdict: Option<Verdict>,
@@ -138,7 +134,7 @@ impl Source {
             pace,
             round_trips,
             is_far,
-            early: None,
+            prefetched: None,
             asked: None,
             verdict: None,
             is_kept: false,
@@ -178,19 +174,19 @@ impl Source {
 
     /// Requests all of the file packed, behind its layout, for a reader that has `bases`: the reply comes as that to
     /// [`ask_packed`](Self::ask_packed) for all chunks does.
-    pub(crate) fn ask_early(
+    pub(crate) fn prefetch(
         &mut self,
         record: &Record,
         bases: List<ContentHash, BASES_MAX>,
     ) -> Result<(), FetchError> {
         let (content, range) = (record.content, ByteRange { offset: 0, len: record.size });
-        self.early = Some(bases.clone());
+        self.prefetched = Some(bases.clone());
         Ok(self.stream.send(&DataRequest::Packed { content, range, bases })?)
     }
 
-    /// The bases of [`ask_early`](Self::ask_early), if its reply is the next that comes.
-    pub(crate) const fn take_early(&mut self) -> Option<List<ContentHash, BASES_MAX>> {
-        self.early.take()
+    /// The bases of [`prefetch`](Self::prefetch), if its reply is the next that comes.
+    pub(crate) const fn take_prefetched(&mut self) -> Option<List<ContentHash, BASES_MAX>> {
+        self.prefetched.take()
     }
 
     /// Receives the manifest of `record`, verified, with its encoded form.
@@ -325,46 +321,6 @@ impl Source {
         }
         let wrong = FetchError::WrongLength { offered: bytes.len() as u64, asked };
         bitfield::from_bytes(&bytes, chunks).map(Availability::Some).ok_or(wrong)
-    }
-
-    /// Asks the origin whether `held` is the newest version of its file, behind all that it was asked before;
-    /// [`hear_verdict`](Self::hear_verdict) receives the answer.
-    pub(crate) fn ask_verdict(&mut self, held: Held) -> Result<(), FetchError> {
-        (self.asked, self.verdict) = (Some((held.clone(), clock::now())), None);
-        Ok(self.stream.send(&DataRequest::Confirm(held))?)
-    }
-
-    /// Whether it was asked.
-    pub(crate) const fn is_asked(&self) -> bool {
-        self.asked.is_some()
-    }
-
-    /// Waits at most `patience` for each part of the answer, and keeps it.
-    pub(crate) fn hear_verdict(&mut self, patience: Duration) -> Result<(), FetchError> {
-        self.stream.end_at(Some(Instant::now() + patience));
-        let grant = self.stream.receive::<DataReply>(patience)??;
-        let len = usize::try_from(grant.len).ok().filter(|len| *len <= VERDICT_BYTES_MAX);
-        let wrong = FetchError::WrongLength { offered: grant.len, asked: VERDICT_BYTES_MAX as u64 };
-        let mut bytes = vec![0; len.ok_or(wrong)?];
-        self.stream.receive_bytes(&mut bytes)?;
-        self.verdict = Some(codec::decode(&bytes).map_err(DataError::from)?);
-        Ok(())
-    }
-
-    /// The answer to a question of the last moment, and when that was asked; it is asked now if there was none.
-    pub(crate) fn verdict(
-        &mut self,
-        held: Held,
-        patience: Duration,
-    ) -> Result<Option<(Verdict, Instant)>, FetchError> {
-        let is_of_now = |(about, asked_at): &(Held, Instant)| {
-            *about == held && clock::now().saturating_duration_since(*asked_at) <= VERDICT_COUNTS_FOR
-        };
-        if self.verdict.is_none() || !self.asked.as_ref().is_some_and(is_of_now) {
-            self.ask_verdict(held)?;
-            self.hear_verdict(patience)?;
-        }
-        Ok(self.verdict.take().zip(self.asked.take().map(|(_, asked_at)| asked_at)))
     }
 
     /// Receives a reply and all of its bytes, at most `max`.

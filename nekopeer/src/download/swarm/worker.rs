@@ -124,7 +124,7 @@ struct StreamWorker<'a> {
 
 impl StreamWorker<'_> {
     fn work(&mut self) -> Result<StreamEnd, FetchError> {
-        if !self.lease_early() {
+        if !self.lease_prefetched() {
             return Ok(StreamEnd::Midway);
         }
         loop {

@@ -72,9 +72,9 @@ impl StreamWorker<'_> {
     /// Leases all that is missing to the request for the whole file that was sent ahead, if there is one, perhaps with the question
     /// behind it whether this is the newest version. False to end the connection: what is here changed since, and with it the bases
     /// that the reply may name.
-    pub(super) fn lease_early(&mut self) -> bool {
+    pub(super) fn lease_prefetched(&mut self) -> bool {
         let assembly = &self.transfer.assembly;
-        let Some(bases) = self.source.take_early() else { return true };
+        let Some(bases) = self.source.take_prefetched() else { return true };
         let chunks = 0..assembly.manifest().chunks().len();
         while let Next::Fetch(_) = self.transfer.next(self.id) {}
         self.asked.push_back(Requested::Run { chunks, is_packed: true, is_last: true });
