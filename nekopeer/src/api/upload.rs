@@ -98,7 +98,8 @@ async fn fetched(
     let stored = Arc::default();
     let storing = peer.publisher.store(name, Some(place), InputReader::new(input), force, &stored);
     let fetching = async {
-        peer.downloader.read_whole(plan, &options, out, progress).await?;
+        let whole = 0..plan.target.record.size;
+        peer.downloader.read_planned(plan, whole, &options, out, progress).await?;
         let _ = pieces.send(Piece::End).await; // if it is not taken, the storing says why
         Ok(())
     };

@@ -45,7 +45,7 @@ impl Downloader {
             }
             None => true,
         });
-        let answers = match self.indexers.search_all(&names, options.scope(), &options.via).await {
+        let answers = match self.indexers.search_all(&names, options.ttl_hops, &options.via).await {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(error) => nobody_asked(&names, error),
         };
@@ -94,7 +94,7 @@ impl Downloader {
         options: &DownloadOptions,
         wishes: &Wishes,
     ) -> Option<Result<Target, Failure>> {
-        let answer = self.indexers.search_again(name, options.scope(), &options.via, wishes).await.ok()?;
+        let answer = self.indexers.search_again(name, options.ttl_hops, &options.via, wishes).await.ok()?;
         Some(self.choose(name, options, answer))
     }
 
@@ -170,10 +170,10 @@ impl Downloader {
         options: &DownloadOptions,
     ) -> impl Future<Output = Vec<Holder>> + Send + 'static {
         let (indexers, record, own) = (Arc::clone(&self.indexers), record.clone(), self.library.node);
-        let (scope, via) = (options.scope(), options.via.clone());
+        let (ttl_hops, via) = (options.ttl_hops, options.via.clone());
         let wishes = options.wishes(&record.name);
         async move {
-            let answer = indexers.search_again(&record.name, scope, &via, &wishes).await;
+            let answer = indexers.search_again(&record.name, ttl_hops, &via, &wishes).await;
             let found = answer.unwrap_or_default().candidates.into_iter();
             let same = found.filter(|found| found.record.content == record.content);
             same.flat_map(|found| found.holders).filter(|holder| holder.node != own).collect()

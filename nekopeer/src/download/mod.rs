@@ -47,7 +47,7 @@ pub(crate) use self::{
 };
 use crate::{
     failure::{Failure, Reason},
-    indexers::{Indexers, Scope, Wishes, via::Via},
+    indexers::{Indexers, Wishes, via::Via},
     library::{Library, events::Event},
     peers::Peers,
     serve::partial_files::PartialFiles,
@@ -94,10 +94,6 @@ impl DownloadOptions {
     /// Whether they leave the origin of `record` open, or name it.
     pub(crate) fn takes(&self, record: &Record) -> bool {
         self.origin_of(&record.name).is_none_or(|digits| record.origin.to_string().starts_with(digits))
-    }
-
-    const fn scope(&self) -> Scope {
-        Scope::Network { ttl_hops: self.ttl_hops }
     }
 
     fn wishes(&self, name: &FileName) -> Wishes {
@@ -313,7 +309,6 @@ impl Downloader {
             Destination::Replaceable(stamp) => {
                 plan.landing.replaceable = stamp;
                 let (entry, report) = self.obtain(plan, work).await?;
-                self.indexers.offer_soon(std::slice::from_ref(&entry.record));
                 if is_told {
                     self.library.tell(Event::RolledBack { name, version: entry.record.version });
                 }
@@ -323,7 +318,6 @@ impl Downloader {
         let path = self.unfolded(&record, path, output, work).await?;
         let mut done = Downloaded::new(record, others, path, report.bytes_moved, work.began);
         (done.was_here, done.sources) = (was_here, deliveries(work.progress, &report));
-        done.look_again(&self.library);
         Ok((done, report.origin))
     }
 

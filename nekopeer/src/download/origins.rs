@@ -56,7 +56,7 @@ impl Downloader {
         if via.good.is_empty() {
             return found;
         }
-        let answers = self.indexers.search_all(&left, options.scope(), &via).await.unwrap_or_default();
+        let answers = self.indexers.search_all(&left, options.ttl_hops, &via).await.unwrap_or_default();
         let mut answers: HashMap<FileName, Answer> = left.into_iter().zip(answers).collect();
         for (name, found) in &mut found {
             let Some(answer) = answers.remove(name) else { continue };

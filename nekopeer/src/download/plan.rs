@@ -23,7 +23,7 @@ use crate::{
 };
 
 pub(crate) struct Plan {
-    pub(super) target: Target,
+    pub(crate) target: Target,
     pub(super) layout: Option<Layout>,
     pub(super) landing: Landing,
     /// When further sources are looked for first.

@@ -51,17 +51,6 @@ impl Downloader {
         if plan.target.record.policy.is_set() {
             return Err(is_folder(name));
         }
-        self.read_whole(plan, options, out, progress).await
-    }
-
-    /// As [`read`](Self::read), of a version that was found.
-    pub(crate) async fn read_whole(
-        &self,
-        plan: Plan,
-        options: &DownloadOptions,
-        out: impl Write + Send + 'static,
-        progress: &Arc<Progress>,
-    ) -> Result<Downloaded, Failure> {
         let whole = 0..plan.target.record.size;
         self.read_planned(plan, whole, options, out, progress).await
     }

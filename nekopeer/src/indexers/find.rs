@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::{
     Indexers,
-    search::{Asked, Scope, addresses, refused},
+    search::{Asked, addresses, refused},
     session::failed,
     via::Via,
 };
@@ -100,7 +100,7 @@ impl Indexers {
     async fn leave_newest(&self, found: &mut Found, search: &Search, ttl_hops: u8, via: &Via) {
         let mut names: Vec<_> = found.matches.iter().map(|found| found.record.name.clone()).collect();
         names.dedup(); // one name of several origins
-        let Ok(answers) = self.search_all(&names, Scope::Network { ttl_hops }, via).await else {
+        let Ok(answers) = self.search_all(&names, ttl_hops, via).await else {
             return found.complete = false;
         };
         found.complete &= answers.iter().all(|answer| answer.complete);

@@ -27,7 +27,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 use utoipa::ToSchema;
 
-pub(crate) use self::search::{Scope, Wishes};
+pub(crate) use self::search::Wishes;
 use self::{call_back::Callers, session::Session};
 pub use self::{find::Found, search::Answer};
 use crate::{

@@ -4,7 +4,6 @@ mod merging;
 
 use std::{
     collections::HashMap,
-    slice,
     time::{Duration, Instant},
 };
 
@@ -15,13 +14,13 @@ use futures::{
 };
 use nekoindexer::state::holders::Sender;
 use nekoproto::{
-    Answers, Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
-    QueryAllRequest, QueryReply, QueryRequest, Refusal, Remedy, VerifiedRecord,
+    Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag, QueryAllRequest,
+    QueryReply, QueryRequest, Refusal, Remedy, VerifiedRecord,
     limits::{BATCH_MAX, HANDSHAKE_TIMEOUT, TTL_DEFAULT},
     transport::call_within,
 };
 use parking_lot::Mutex;
-use tarpc::{client::RpcError, context::Context};
+use tarpc::client::RpcError;
 
 use self::merging::absorb;
 pub(super) use self::merging::addresses;
@@ -39,15 +38,6 @@ use crate::{
 const CALLS_AT_ONCE: usize = 8;
 /// Lists in which one indexer is asked for a batch of names: an answer has room for four of the longest replies.
 const LISTS_MAX: usize = BATCH_MAX / 4;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    Own,
-    /// The own indexers and those within this many hops of them.
-    Network {
-        ttl_hops: u8,
-    },
-}
 
 /// What a search for one name leaves out.
 #[derive(Clone, Debug, Default)]
@@ -167,29 +157,26 @@ impl Indexers {
         own.chain(via.connected.iter().map(Asked::Via))
     }
 
-    pub(crate) async fn search(&self, name: &FileName, scope: Scope, via: &Via) -> Result<Answer, Failure> {
-        self.search_again(name, scope, via, &Wishes::default()).await
-    }
-
-    /// Many names per call, at the own indexers and at those of `via`; returns answers in the order of `names`.
+    /// Many names per call, at the own indexers, at those of `via`, and at those within `ttl_hops` of them; returns answers in the
+    /// order of `names`.
     pub(crate) async fn search_all(
         &self,
         names: &[FileName],
-        scope: Scope,
+        ttl_hops: u8,
         via: &Via,
     ) -> Result<Vec<Answer>, Failure> {
-        self.search_for(names, scope, via, &Wishes::default()).await
+        self.search_for(names, ttl_hops, via, &Wishes::default()).await
     }
 
     /// Searches for all that is known of one name and meets `wishes`. See [`search_all`](Self::search_all).
     pub(crate) async fn search_again(
         &self,
         name: &FileName,
-        scope: Scope,
+        ttl_hops: u8,
         via: &Via,
         wishes: &Wishes,
     ) -> Result<Answer, Failure> {
-        let answers = self.search_for(slice::from_ref(name), scope, via, wishes).await?;
+        let answers = self.search_for(std::slice::from_ref(name), ttl_hops, via, wishes).await?;
         Ok(answers.into_iter().next().unwrap_or_default()) // one answer per name
     }
 
@@ -197,14 +184,14 @@ impl Indexers {
     async fn search_for(
         &self,
         names: &[FileName],
-        scope: Scope,
+        ttl_hops: u8,
         via: &Via,
         wishes: &Wishes,
     ) -> Result<Vec<Answer>, Failure> {
         let mut merged = vec![Answer { complete: true, ..Answer::default() }; names.len()];
         let calls = names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX));
         let calls: Vec<_> =
-            calls.map(|(names, merged)| self.search_some(names, merged, scope, via, wishes)).collect();
+            calls.map(|(names, merged)| self.search_some(names, merged, ttl_hops, via, wishes)).collect();
         let asked: Vec<_> = stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await;
         if !asked.iter().any(|(answered, _)| *answered) && !names.is_empty() {
             return Err(asked.into_iter().find_map(|(_, failure)| failure).unwrap_or_else(|| via.failure()));
@@ -222,7 +209,7 @@ impl Indexers {
         &self,
         names: &[FileName],
         merged: &mut [Answer],
-        scope: Scope,
+        ttl_hops: u8,
         via: &Via,
         wishes: &Wishes,
     ) -> (bool, Option<Failure>) {
@@ -232,7 +219,7 @@ impl Indexers {
         let has_others = self.asked(via).nth(1).is_some();
         let asking = self
             .asked(via)
-            .map(|asked| asked.while_alive(has_others, ask_one(asked, scope, msg_id, names, wishes)));
+            .map(|asked| asked.while_alive(has_others, ask_one(asked, ttl_hops, msg_id, names, wishes)));
         let mut answers: FuturesUnordered<_> = asking.collect();
         while let Some(answer) = answers.next().await {
             match answer {
@@ -259,11 +246,10 @@ impl Indexers {
     pub(crate) async fn ask_own(&self, names: &[FileName], known: &Mutex<HashMap<FileName, VerifiedRecord>>) {
         // The same ids for all indexers: the network handles each query once.
         let batches: Vec<_> = names.chunks(BATCH_MAX).map(|names| (MsgId::random(), names)).collect();
-        let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
         let asked = self.sessions().filter(|session| session.is_connected()).map(async |session| {
             for (msg_id, names) in &batches {
                 let (asked, wishes) = (Asked::Session(session), (&Wishes::default(), self.query_deadline));
-                let asking = ask_one(asked, scope, *msg_id, names, wishes);
+                let asking = ask_one(asked, TTL_DEFAULT, *msg_id, names, wishes);
                 let replies = asked.while_alive(false, asking).await;
                 let Ok(replies) = replies else { return };
                 for (name, hit) in names.iter().zip(replies).flat_map(|(name, (_, reply))| {
@@ -294,7 +280,7 @@ type Heard = (Sender, QueryReply);
 /// Asks one indexer for at most [`BATCH_MAX`] names, each time for at most `limit`; returns one reply per name.
 async fn ask_one(
     asked: Asked<'_>,
-    scope: Scope,
+    ttl_hops: u8,
     msg_id: MsgId,
     names: &[FileName],
     (wishes, limit): (&Wishes, Duration),
@@ -302,22 +288,17 @@ async fn ask_one(
     let (client, sender, limit) = asked.client(limit).await?;
     let until = call_within(limit);
     if let [name] = names {
-        let reply = match scope {
-            Scope::Own => client.search(until, name.clone()).await,
-            Scope::Network { ttl_hops } => {
-                let without = List::first_of(wishes.without.iter().copied());
-                let origin = wishes.origin.clone();
-                let request = QueryRequest::new(msg_id, name.clone(), ttl_hops);
-                client.query(until, QueryRequest { origin, without, ..request }).await
-            }
-        };
-        return match reply {
+        let without = List::first_of(wishes.without.iter().copied());
+        let request = QueryRequest::new(msg_id, name.clone(), ttl_hops);
+        let request = QueryRequest { origin: wishes.origin.clone(), without, ..request };
+        return match client.query(until, request).await {
             Ok(reply) => Ok(vec![(sender, reply.map_err(refused)?)]),
             Err(error) => Err(asked.failed(error).await),
         };
     }
-    let list = Names::first_of(names.iter().cloned());
-    let mut replies = match call_all(&client, scope, msg_id, list, until).await {
+    let names_again = |names: Names| QueryAllRequest { msg_id: MsgId::random(), names, ttl_hops };
+    let request = QueryAllRequest { msg_id, ..names_again(Names::first_of(names.iter().cloned())) };
+    let mut replies = match client.query_all(until, request).await {
         Ok(replies) => replies.map_err(refused)?.into_vec(),
         Err(error) => return Err(asked.failed(error).await),
     };
@@ -329,7 +310,7 @@ async fn ask_one(
             break;
         }
         let list = Names::first_of(rest.iter().map(|n| names[*n].clone()));
-        match call_all(&client, scope, MsgId::random(), list, call_within(limit)).await {
+        match client.query_all(call_within(limit), names_again(list)).await {
             Ok(Ok(answers)) if answers.iter().any(Option::is_some) => {
                 rest.into_iter().zip(answers).for_each(|(n, reply)| replies[n] = reply);
             }
@@ -338,19 +319,4 @@ async fn ask_one(
     }
     // The reply for a name that is not answered is empty and incomplete.
     Ok(replies.into_iter().map(|reply| (sender, reply.unwrap_or_default())).collect())
-}
-
-async fn call_all(
-    client: &IndexerServiceClient,
-    scope: Scope,
-    msg_id: MsgId,
-    names: Names,
-    until: Context,
-) -> Result<Result<Answers, Refusal>, RpcError> {
-    match scope {
-        Scope::Own => client.search_all(until, names).await,
-        Scope::Network { ttl_hops } => {
-            client.query_all(until, QueryAllRequest { msg_id, names, ttl_hops }).await
-        }
-    }
 }

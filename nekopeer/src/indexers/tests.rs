@@ -85,7 +85,7 @@ impl ReaderPeer {
     /// What its indexer lists: the version, and for each holder whether it is this peer and whether it is
     /// partial.
     async fn listed(&self) -> Option<(u64, Vec<(bool, bool)>)> {
-        let answers = self.indexers().search_all(&[name()], Scope::Own, &via::Via::default()).await.unwrap();
+        let answers = self.indexers().search_all(&[name()], 0, &via::Via::default()).await.unwrap();
         let answer = &answers[0];
         let found = answer.candidates.first()?;
         let holder = |holder: &Holder| (holder.node == self.peer.node(), holder.partial);

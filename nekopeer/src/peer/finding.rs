@@ -5,41 +5,24 @@ use nekoproto::{FileName, Position, Search, TraceReply};
 use super::PeerHandle;
 use crate::{
     failure::Failure,
-    indexers::{Answer, Found, Scope, via::Via},
+    indexers::{Answer, Found, Wishes, via::Via},
 };
 
 impl PeerHandle {
-    /// Searches the own indexers only.
-    ///
-    /// # Errors
-    /// No indexer answered.
-    pub async fn search(&self, name: &FileName) -> Result<Answer, Failure> {
-        self.indexers.search(name, Scope::Own, &Via::default()).await
-    }
-
-    /// Searches the network, up to `ttl_hops` hops beyond the own indexers.
+    /// Searches the own indexers, and the network up to `ttl_hops` hops beyond the own indexers.
     ///
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, Failure> {
-        self.indexers.search(name, Scope::Network { ttl_hops }, &Via::default()).await
+        self.indexers.search_again(name, ttl_hops, &Via::default(), &Wishes::default()).await
     }
 
-    /// Searches the own indexers only for many names; returns answers in the order of `names`.
-    ///
-    /// # Errors
-    /// No indexer answered.
-    pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, Failure> {
-        self.indexers.search_all(names, Scope::Own, &Via::default()).await
-    }
-
-    /// Searches the network for many names, up to `ttl_hops` hops beyond the own indexers; returns answers in
-    /// the order of `names`.
+    /// The same for many names; returns answers in the order of `names`.
     ///
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, Failure> {
-        self.indexers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
+        self.indexers.search_all(names, ttl_hops, &Via::default()).await
     }
 
     /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.

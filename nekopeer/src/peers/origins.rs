@@ -21,7 +21,7 @@ use tracing::debug;
 
 use super::{ANSWER_WITHIN, CallError, Peers};
 use crate::{
-    indexers::{Scope, via::Via},
+    indexers::via::Via,
     library::Library,
     state::{
         freshness::NoAnswer,
@@ -134,8 +134,8 @@ impl Peers {
 
     /// Where `origin` holds the file of `name`, as indexers list it.
     pub(crate) async fn address_of(&self, origin: NodeId, name: &FileName, via: &Via) -> Option<SocketAddr> {
-        let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
-        let answers = self.indexers.search_all(slice::from_ref(name), scope, via).await.unwrap_or_default();
+        let answers =
+            self.indexers.search_all(slice::from_ref(name), TTL_DEFAULT, via).await.unwrap_or_default();
         let mut holders =
             answers.into_iter().flat_map(|answer| answer.candidates).flat_map(|found| found.holders);
         holders.find(|holder| holder.node == origin).map(|holder| holder.addr)

@@ -17,7 +17,7 @@ use super::listing::{NamedFile, list_files};
 use crate::{
     content::chunker::{Chunked, chunk_file},
     failure::Failure,
-    indexers::{Indexers, Scope, via::Via},
+    indexers::{Indexers, via::Via},
     library::Library,
     storage::catalogue::{Entry, Restored, Salvaged},
 };
@@ -162,8 +162,7 @@ impl Knowledge {
         if names.is_empty() {
             return;
         }
-        let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
-        match indexers.search_all(&names, scope, &Via::default()).await {
+        match indexers.search_all(&names, TTL_DEFAULT, &Via::default()).await {
             Ok(answers) => {
                 for answer in answers {
                     self.complete &= answer.complete;

@@ -28,7 +28,7 @@ async fn indexer_that_hangs_delays_neither_a_publish_nor_a_withdrawal_nor_the_ot
     origin.peer.deregister(&name("a")).await.unwrap();
     assert_eq!(unanswered.load(Ordering::Relaxed), 1);
     let (_to, reader) = peer(&[indexer.local_addr()]).await;
-    let found = reader.peer.search(&name("a")).await.unwrap();
+    let found = reader.peer.query(&name("a"), 0).await.unwrap();
     assert_eq!((found.candidates.len(), found.withdrawn.len()), (0, 1));
     let from = Folder::new();
     let mut alone = Node::start(from.config(&[hanging.addr])).await;
@@ -205,7 +205,7 @@ async fn file_whose_withdrawal_is_interrupted_is_withdrawn_everywhere() {
     }
     let (_to, reader) = peer(&[indexer.local_addr()]).await;
     eventually(async || {
-        let found = reader.peer.search(&name("a")).await.unwrap();
+        let found = reader.peer.query(&name("a"), 0).await.unwrap();
         (found.candidates.is_empty() && found.withdrawn[0].version.get() == 2).then_some(())
     })
     .await;

@@ -211,6 +211,6 @@ async fn names_that_have_no_room_in_an_answer_are_asked_for_again_together() {
     let few = Fake::of_peers(Habit::Far(seen));
     let reader = Node::start(Config { listen: None, ..Folder::new().config(&[few.addr]) }).await;
     let names: Vec<FileName> = (0..10).map(|n| name(&n.to_string())).collect();
-    let answers = reader.peer.search_all(&names).await.unwrap();
+    let answers = reader.peer.query_all(&names, 0).await.unwrap();
     assert_eq!(answers.iter().filter(|answer| answer.complete).count(), names.len());
 }

@@ -68,7 +68,7 @@ async fn answer_of_one_indexer_is_enough_but_not_complete() {
     assert!(reader.peer.query(&name("a"), TTL_DEFAULT).await.unwrap().complete);
     second.shutdown().await;
     reader.event(away).await;
-    for answer in [reader.peer.query(&name("a"), TTL_DEFAULT).await, reader.peer.search(&name("a")).await] {
+    for answer in [reader.peer.query(&name("a"), TTL_DEFAULT).await, reader.peer.query(&name("a"), 0).await] {
         let answer = answer.unwrap();
         assert_eq!((answer.candidates.len(), answer.complete), (1, false));
     }
@@ -137,7 +137,7 @@ async fn peer_that_does_not_listen_downloads_and_is_nobody_s_holder() {
     let config = Config { listen: None, ..to.config(&[indexer.local_addr()]) };
     let reader = Node::start(config).await;
     reader.gets(&to, "a", b"content").await;
-    let answer = origin.peer.search(&name("a")).await.unwrap();
+    let answer = origin.peer.query(&name("a"), 0).await.unwrap();
     let holders: Vec<SocketAddr> = answer.candidates[0].holders.iter().map(|holder| holder.addr).collect();
     assert_eq!(holders, [origin.addr()]);
     assert_ne!(origin.addr(), ANY_PORT);

@@ -162,7 +162,7 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
         let stamp = partial.complete(record.size).unwrap();
         let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
         let mut copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
-        assert!(catalogue.may_hold(&record).is_err());
+        assert!(catalogue.may_put(&record, None).is_err());
         let later = &before.record;
         let passed = PassedOver { origin: later.origin, version: later.version, why: Why::RolledBack };
         let stop = CancellationToken::new();

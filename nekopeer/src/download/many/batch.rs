@@ -277,7 +277,7 @@ fn write<'a>(
     folders: &mut FolderCache,
 ) -> Result<Complete<'a>, Failure> {
     let Small { target: Target { record, sources, .. }, manifest, encoded, landing, stop } = &arrived.small;
-    library.catalogue.may_hold(record)?;
+    library.catalogue.may_put(record, landing.passed_over)?;
     let place = place_in(folders, library, record, landing.output.as_deref())?;
     let partial = place.partial(&library.data_dir, &record.name)?;
     match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.complete(record.size)) {

@@ -11,13 +11,8 @@ use super::{
 use crate::failure::Failure;
 
 impl Catalogue {
-    /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
-    /// same file is or was held, unless the reader passes that over.
-    pub(crate) fn may_hold(&self, record: &Record) -> Result<(), Failure> {
-        self.may_put(record, None)
-    }
-
-    /// The same of a copy with which the reader passes over further versions.
+    /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the same file is or was
+    /// held, unless the reader passes that over, or does so with this copy.
     pub(crate) fn may_put(&self, record: &Record, passed_over: Option<PassedOver>) -> Result<(), Failure> {
         let (known, floor) = (self.entry(&record.name)?, self.floor(&record.name, &record.origin)?);
         let is_own = known.as_ref().is_some_and(|known| self.is_own(known));

@@ -67,7 +67,7 @@ impl VersionHistory {
             (record.size, record.manifest) = (chunks.size(), manifest_hash);
             record.content = ContentHash::from_bytes(*blake3::hash(&content).as_bytes());
         });
-        self.catalogue.may_hold(&record).unwrap();
+        self.catalogue.may_put(&record, None).unwrap();
         self.catalogue.keep_before(&self.name, &chunks).unwrap();
         let (path, partial) = (self.folder.path().join("a"), self.folder.path().join("partial"));
         fs::write(&partial, content).unwrap();
