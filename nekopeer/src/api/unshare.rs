@@ -42,7 +42,9 @@ impl Api for Unshare {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Lines::of(|name: String, output| output.text(&format!("{name} is no longer shared; the file stays")))
+        Lines::of(|name: String, output| {
+            output.text(&format!("{name} is no longer shared; no file was removed"))
+        })
     }
 }
 

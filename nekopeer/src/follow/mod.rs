@@ -24,7 +24,7 @@ use crate::{
     library::{
         Library,
         events::Event,
-        hooks::{FollowerHook, HookListing, Refused, RefusedOutcome},
+        hooks::{FollowerHook, HookListing, RefusedOutcome, RefusedVersion},
     },
     storage::catalogue::Entry,
     watch::{Reconciler, is_up_to_date},
@@ -68,11 +68,11 @@ impl FollowState {
         self.accepted.filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
     }
 
-    fn refused(&self) -> Option<Refused> {
+    fn refused(&self) -> Option<RefusedVersion> {
         self.hook.as_ref()?.refused()
     }
 
-    fn set_refused(&self, refused: Option<Refused>) {
+    fn set_refused(&self, refused: Option<RefusedVersion>) {
         self.hook.iter().for_each(|listing| listing.change(|hook| hook.refused = refused.clone()));
     }
 }
@@ -163,7 +163,7 @@ impl Follower {
                 Err(error) => {
                     let refused = seen.refused().filter(|refused| refused.outcome == RefusedOutcome::NotYet);
                     let why = match refused {
-                        Some(Refused { record, why, .. }) => {
+                        Some(RefusedVersion { record, why, .. }) => {
                             let stays = "it stays in its place until the one before can be put back";
                             format!("version {}: {why}; {stays}: {error}", record.version)
                         }
@@ -277,12 +277,12 @@ impl Follower {
             return Ok(());
         };
         let outcome = RefusedOutcome::NotYet;
-        seen.set_refused(Some(Refused { record: record.clone(), why, outcome }));
+        seen.set_refused(Some(RefusedVersion { record: record.clone(), why, outcome }));
         Ok(())
     }
 
     /// Puts the version that was accepted last in the place of `refused`. An error that may pass leaves that to be done.
-    async fn put_back(&self, mut refused: Refused, seen: &mut FollowState) -> Result<(), Failure> {
+    async fn put_back(&self, mut refused: RefusedVersion, seen: &mut FollowState) -> Result<(), Failure> {
         let (record, mut put_back) = (refused.record.clone(), None);
         let (name, version) = (&record.name, record.version);
         // Not what another command has not accepted.

@@ -22,13 +22,13 @@ pub(crate) struct FollowerHook {
     pub(crate) is_running: bool,
     /// How often it ran since it is listed.
     pub(crate) runs: u64,
-    pub(crate) refused: Option<Refused>,
+    pub(crate) refused: Option<RefusedVersion>,
     wake: Arc<Notify>,
 }
 
 /// The version on which the command failed when it ran last.
 #[derive(Clone, Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedVersion {
     pub(crate) record: VerifiedRecord,
     pub(crate) why: String,
     pub(crate) outcome: RefusedOutcome,
@@ -141,7 +141,7 @@ impl Library {
             RefusedOutcome::Stays => Some((refused, "it stays in its place".to_owned())),
             RefusedOutcome::PutBack(back) => Some((refused, format!("version {back} was put back"))),
         });
-        if let Some((Refused { why, .. }, place)) = place {
+        if let Some((RefusedVersion { why, .. }, place)) = place {
             let what = format!("the command of follow refused version {version} of {name}");
             return Err(Failure::new(format!("{what}: {why}; {place}")));
         }
@@ -163,7 +163,7 @@ impl Library {
 
 impl HookListing {
     /// What is listed now.
-    pub(crate) fn refused(&self) -> Option<Refused> {
+    pub(crate) fn refused(&self) -> Option<RefusedVersion> {
         let hooks = self.library.hooks_on(&self.name);
         hooks.into_iter().find(|hook| hook.id == self.id)?.refused
     }

@@ -138,11 +138,18 @@ pub(crate) struct Transferred {
 }
 
 impl Transferred {
-    /// Why `record` is not complete: how much did not come, and the last failure of a source.
+    /// Why `record` is not complete: how much did not come, and the last failure of a source, if there was one.
     pub(crate) fn cut_short(self, record: &VerifiedRecord) -> Failure {
         let percent = (100 * self.left).div_ceil(self.assembly.manifest().chunks().len());
-        let why = self.report.last_failure.map_or_else(String::new, |why| format!("; {why}"));
-        exhausted(record, Some(format!("{percent} % of it did not come{why}")))
+        exhausted(
+            record,
+            Some(match self.report.last_failure {
+                Some(why) => format!("{percent} % of it did not come; {why}"),
+                None => {
+                    format!("{percent} % of version {} is neither here nor at a known source", record.version)
+                }
+            }),
+        )
     }
 }
 

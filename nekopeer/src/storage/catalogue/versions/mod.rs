@@ -151,10 +151,12 @@ impl Catalogue {
         Ok(chunks)
     }
 
-    /// The packs of `name` that can be opened, and the chunks in each. Blocking.
+    /// The packs of `name` that can be opened and were not cut off, and the chunks in each. Blocking.
     pub(crate) fn packs(&self, name: &FileName) -> Result<Vec<(Arc<File>, Manifest)>, Failure> {
         let packs = self.kept(name)?.into_iter().filter_map(|kept| {
-            Some((Arc::new(open_file(&self.pack_path(name.as_str(), kept.sequence)).ok()?), kept.pack))
+            let pack = open_file(&self.pack_path(name.as_str(), kept.sequence)).ok()?;
+            let is_whole = pack.metadata().is_ok_and(|pack| pack.len() >= kept.pack.size());
+            is_whole.then(|| (Arc::new(pack), kept.pack))
         });
         Ok(packs.collect())
     }

@@ -274,6 +274,17 @@ fn touched_copy_is_kept_and_what_cannot_be_put_together_is_not_listed() {
     assert_eq!(history.listed(), [2]);
 }
 
+/// As a disk leaves it that lost what was written last.
+#[test]
+fn version_whose_pack_was_cut_off_is_not_listed_and_others_are() {
+    let mut history = VersionHistory::new();
+    (0..3).for_each(|n| drop(history.place_new(&[n, 9])));
+    let pack = fs::read_dir(history.folder.path().join("kept")).unwrap().map(|pack| pack.unwrap().path());
+    let pack = pack.max().unwrap(); // of the one that was replaced last
+    File::options().write(true).open(pack).unwrap().set_len(3).unwrap();
+    assert_eq!(history.listed(), [1]);
+}
+
 #[test]
 fn versions_are_lent_for_a_while_and_make_room_for_others() {
     let (mut history, lent, now) = (VersionHistory::new(), Lent::default(), Instant::now());
