@@ -386,7 +386,7 @@ fn rollback_that_fails_leaves_the_place_wherever_it_is_to_later_versions() {
     let mut following = reader.start_out(&["follow", "f", "--keep", "1"], "f is at version 1");
     update(&origin, &mut following, 2, bytes(2, MIB));
     for pack in fs::read_dir(reader.path(".neko/kept")).unwrap() {
-        fs::write(pack.unwrap().path(), "damaged").unwrap();
+        fs::write(pack.unwrap().path(), vec![0; MIB]).unwrap();
     }
     assert_eq!(reader.run(&["rollback", "f"]).code, Some(3));
     assert_eq!(reader.status("f").get("passed_over"), None);
