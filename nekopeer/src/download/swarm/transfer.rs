@@ -141,15 +141,13 @@ impl Transferred {
     /// Why `record` is not complete: how much did not come, and the last failure of a source, if there was one.
     pub(crate) fn cut_short(self, record: &VerifiedRecord) -> Failure {
         let percent = (100 * self.left).div_ceil(self.assembly.manifest().chunks().len());
-        exhausted(
-            record,
-            Some(match self.report.last_failure {
-                Some(why) => format!("{percent} % of it did not come; {why}"),
-                None => {
-                    format!("{percent} % of version {} is neither here nor at a known source", record.version)
-                }
-            }),
-        )
+        let why = match self.report.last_failure {
+            Some(why) => format!("{percent} % of it did not come; {why}"),
+            None => {
+                format!("{percent} % of version {} is neither here nor at a known source", record.version)
+            }
+        };
+        exhausted(record, Some(why))
     }
 }
 
