@@ -94,7 +94,7 @@ impl Downloader {
         options: &DownloadOptions,
         wishes: &Wishes,
     ) -> Option<Result<Target, Failure>> {
-        let answer = self.indexers.search_again(name, options.ttl_hops, &options.via, wishes).await.ok()?;
+        let answer = self.indexers.search_one(name, options.ttl_hops, &options.via, wishes).await.ok()?;
         Some(self.choose(name, options, answer))
     }
 
@@ -173,7 +173,7 @@ impl Downloader {
         let (ttl_hops, via) = (options.ttl_hops, options.via.clone());
         let wishes = options.wishes(&record.name);
         async move {
-            let answer = indexers.search_again(&record.name, ttl_hops, &via, &wishes).await;
+            let answer = indexers.search_one(&record.name, ttl_hops, &via, &wishes).await;
             let found = answer.unwrap_or_default().candidates.into_iter();
             let same = found.filter(|found| found.record.content == record.content);
             same.flat_map(|found| found.holders).filter(|holder| holder.node != own).collect()

@@ -169,7 +169,7 @@ impl Indexers {
     }
 
     /// Searches for all that is known of one name and meets `wishes`. See [`search_all`](Self::search_all).
-    pub(crate) async fn search_again(
+    pub(crate) async fn search_one(
         &self,
         name: &FileName,
         ttl_hops: u8,
@@ -296,9 +296,9 @@ async fn ask_one(
             Err(error) => Err(asked.failed(error).await),
         };
     }
-    let names_again = |names: Names| QueryAllRequest { msg_id: MsgId::random(), names, ttl_hops };
-    let request = QueryAllRequest { msg_id, ..names_again(Names::first_of(names.iter().cloned())) };
-    let mut replies = match client.query_all(until, request).await {
+    let request = |msg_id, names| QueryAllRequest { msg_id, names, ttl_hops };
+    let list = Names::first_of(names.iter().cloned());
+    let mut replies = match client.query_all(until, request(msg_id, list)).await {
         Ok(replies) => replies.map_err(refused)?.into_vec(),
         Err(error) => return Err(asked.failed(error).await),
     };
@@ -310,7 +310,7 @@ async fn ask_one(
             break;
         }
         let list = Names::first_of(rest.iter().map(|n| names[*n].clone()));
-        match client.query_all(call_within(limit), names_again(list)).await {
+        match client.query_all(call_within(limit), request(MsgId::random(), list)).await {
             Ok(Ok(answers)) if answers.iter().any(Option::is_some) => {
                 rest.into_iter().zip(answers).for_each(|(n, reply)| replies[n] = reply);
             }

@@ -9,12 +9,12 @@ use crate::{
 };
 
 impl PeerHandle {
-    /// Searches the own indexers, and the network up to `ttl_hops` hops beyond the own indexers.
+    /// Searches the own indexers, and those within `ttl_hops` hops of them.
     ///
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, Failure> {
-        self.indexers.search_again(name, ttl_hops, &Via::default(), &Wishes::default()).await
+        self.indexers.search_one(name, ttl_hops, &Via::default(), &Wishes::default()).await
     }
 
     /// The same for many names; returns answers in the order of `names`.
