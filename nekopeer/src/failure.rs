@@ -174,6 +174,30 @@ impl Failure {
     }
 }
 
+/// Failures that one tells, at most.
+const TOLD_MAX: usize = 20;
+
+/// Failures of several things, which one failure tells, the first of them in full.
+#[derive(Debug, Default)]
+pub(crate) struct AllFailures {
+    told: Vec<Failure>,
+    more: usize,
+}
+
+impl AllFailures {
+    pub(crate) fn push(&mut self, fault: Failure) {
+        if self.told.len() < TOLD_MAX { self.told.push(fault) } else { self.more += 1 }
+    }
+
+    /// All of them in one, of the kind of the first, if there are any.
+    pub(crate) fn none(self) -> Result<(), Failure> {
+        let Some((first, others)) = self.told.split_first() else { return Ok(()) };
+        let others: String = others.iter().map(|other| format!("; {other}")).collect();
+        let more = if self.more == 0 { String::new() } else { format!("; and {} more", self.more) };
+        Err(Failure { message: format!("{first}{others}{more}"), ..first.clone() })
+    }
+}
+
 /// An error and its causes in one line. Most errors quote their cause already.
 pub(crate) fn in_one_line(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     api::rest::described::LocalName,
     api::views::published::PublishedView,
+    failure::AllFailures,
     publish::{PolicyChange, PublishError, PublishOptions},
     rules::Rules,
     util::json::object,
@@ -197,9 +198,9 @@ impl Api for Share {
             let (path, source) = (path.0.clone(), path.0.symlink_metadata().err()?);
             Some(Failure::of(&PublishError::Unreadable { path, source }))
         };
-        let missing: Vec<Failure> = self.paths.iter().filter_map(missing).collect();
-        let message = missing.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ");
-        missing.into_iter().next().map_or(Ok(()), |first| Err(Failure { message, ..first }))
+        let mut faults = AllFailures::default();
+        self.paths.iter().filter_map(missing).for_each(|fault| faults.push(fault));
+        faults.none()
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     changes::{Told, Watching},
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
+    terminal::table::NamesShown,
 };
 
 /// What was done and is not told yet, at most; the watching is slowed down beyond.
@@ -52,7 +53,9 @@ impl Api for Watch {
     fn view(&self) -> Box<dyn View> {
         Lines::of(|row: PublishedRow, output| {
             match row {
-                PublishedRow::Published(shared) => output.text(&line_of("shared", &shared.version))?,
+                PublishedRow::Published(shared) => {
+                    output.text(&line_of("shared", &shared.version, &mut NamesShown::default()))?;
+                }
                 PublishedRow::Withdrawn { name } => {
                     output.text(&format!("unshared {name}: its file is gone"))?;
                 }

@@ -18,6 +18,7 @@ use super::{
     tree::{Base, PublishedTree},
 };
 use crate::{
+    failure::{AllFailures, Failure},
     library::Library,
     rules::{
         Filter, Ignores, Rules, RulesError, SkipCause, Skipped,
@@ -77,9 +78,15 @@ pub(super) fn list_files(
     rules: Option<&Rules>,
     outcome: &mut PublishOutcome,
 ) -> Result<Vec<Listed>, PublishError> {
-    let mut files = Vec::new();
+    let (mut files, mut faults) = (Vec::new(), AllFailures::default());
     for path in paths {
-        let tree = PublishedTree::of(library, &path, name, rules)?;
+        let tree = match PublishedTree::of(library, &path, name, rules) {
+            Ok(tree) => tree,
+            Err(error) => {
+                faults.push(Failure::from(error));
+                continue;
+            }
+        };
         if tree.is_excluded() {
             let is_folder = matches!(tree.base, Base::Folder(_));
             let is_published = is_published(library, &tree, tree.root(), is_folder);
@@ -91,6 +98,7 @@ pub(super) fn list_files(
         list_tree(library, &tree, &mut files, outcome)?;
         outcome.missing.extend(missing(library, &tree, &files[before..]));
     }
+    faults.none()?;
     outcome.missing.sort_unstable();
     outcome.missing.dedup(); // a folder may have been named beside one above it
     each_once(&mut files)?;

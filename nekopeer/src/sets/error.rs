@@ -8,17 +8,6 @@ use crate::failure::{Failure, FailureKind, is_full};
 
 pub(crate) const SET_FILES_MAX: usize = 100_000;
 
-/// Things that cannot be in a set, of which one failure tells.
-pub(super) const SHOWN_MAX: usize = 20;
-
-/// Why a folder cannot be a set, if something in it cannot: why not, of the first of that, and how much `more` there is.
-pub(super) fn all_of(shown: &[Failure], more: usize) -> Option<Failure> {
-    let first = shown.first()?.clone();
-    let others = shown[1..].iter().map(|fault| format!("; {fault}")).collect::<String>();
-    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-    Some(Failure { message: format!("{first}{others}{more}"), ..first })
-}
-
 pub(super) fn bad(what: impl Display) -> Failure {
     Failure::invalid(format!("it is no valid set: {what}"))
 }

@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use walkdir::DirEntry;
 
 use super::{
-    error::{SET_FILES_MAX, SHOWN_MAX, all_of, not_written, stopped, too_many_files},
+    error::{SET_FILES_MAX, not_written, stopped, too_many_files},
     index::{Index, Member},
 };
 use crate::{
     content::stamp::{Stamp, open_file},
-    failure::{Failure, FailureKind},
+    failure::{AllFailures, Failure, FailureKind},
     rules::{
         Filter, Ignores, RulesError, Skipped,
         links::{Links, cause},
@@ -92,7 +92,11 @@ pub(super) fn fold(
     let mut members = Vec::with_capacity(files.len());
     let mut buffer = vec![0; READ_BYTES];
     for file in &files {
-        let Some(content) = copy(file, out, &mut buffer, progress, stop)? else { return Ok(None) };
+        let copied = copy(file, out, &mut buffer, progress, stop);
+        if copied.as_ref().is_err_and(|error| error.kind == FailureKind::Invalid) {
+            all_readable(&files)?;
+        }
+        let Some(content) = copied? else { return Ok(None) };
         let (path, size, is_executable) = (file.path.clone(), file.stamp.size(), file.is_executable);
         members.push(Member { path, size, is_executable, content });
     }
@@ -111,15 +115,14 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
         unreadable(&path)(cause(error))
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
-    let (mut faults, mut more) = (Vec::new(), 0);
+    let mut faults = AllFailures::default();
     let (walk, mut links) = Links::walk(filter);
     let mut walk = walk.into_iter();
     while let Some(entry) = walk.next() {
-        let mut fault = |fault| if faults.len() < SHOWN_MAX { faults.push(fault) } else { more += 1 };
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                fault(match (links.broken(&error), error.path()) {
+                faults.push(match (links.broken(&error), error.path()) {
                     (Some(what), Some(path)) => not_a_file(path, what),
                     _ => unread(error),
                 });
@@ -143,7 +146,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
         let target = match links.target(&entry) {
             Ok(target) => target,
             Err(what) => {
-                fault(not_a_file(path, what));
+                faults.push(not_a_file(path, what));
                 if kind.is_dir() {
                     walk.skip_current_dir();
                 }
@@ -154,7 +157,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
             match filter.enter(path, &mut ignores) {
                 Ok(()) => drop(found.disks.insert(entry.metadata().map_err(unread)?.dev())),
                 Err(RulesError::Unreadable { path, source }) => {
-                    fault(unreadable(&path)(source));
+                    faults.push(unreadable(&path)(source));
                     walk.skip_current_dir();
                 }
                 Err(error) => return Err(error.into()),
@@ -163,12 +166,10 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
         }
         match member(filter, &entry, target, unread) {
             Ok(file) => found.files.push(file),
-            Err(error) => fault(error),
+            Err(error) => faults.push(error),
         }
     }
-    if let Some(failure) = all_of(&faults, more) {
-        return Err(failure);
-    }
+    faults.none()?;
     if found.files.len() > SET_FILES_MAX {
         return Err(too_many_files(found.files.len())); // before any is read
     }
@@ -213,6 +214,14 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
         let message = format!("cannot read {}: {error}; make it readable", path.display());
         Failure { remedy: (!is_gone).then_some(Remedy::Exclude), ..Failure::with(kind, message) }
     }
+}
+
+/// Why not, where one is not: of all that are not.
+fn all_readable(files: &[FoundFile]) -> Result<(), Failure> {
+    let mut faults = AllFailures::default();
+    let unread = files.iter().filter_map(|file| Some(unreadable(&file.at)(open_file(&file.at).err()?)));
+    unread.for_each(|fault| faults.push(fault));
+    faults.none()
 }
 
 /// The file of the folder that the link at `path` leads to.
@@ -272,4 +281,29 @@ fn copy(
     }
     let is_same = is_as_found(&open).map_err(&unreadable)?;
     Ok(is_same.then(|| ContentHash::from_bytes(*hasher.finalize().as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_files_that_cannot_be_read_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = |name: &str| {
+            let metadata = folder.path().metadata().unwrap(); // a file could be opened, as root
+            let at = folder.path().join(name);
+            let (path, stamp) = (FileName::new(name).unwrap(), Stamp::of(&metadata));
+            FoundFile { path, at, stamp, is_executable: false }
+        };
+        let files = ["a", "b", "c"].map(found);
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        std::fs::create_dir(folder.path().join("c")).unwrap();
+        std::fs::write(folder.path().join("b"), "").unwrap();
+        let failure = all_readable(&files).unwrap_err();
+        assert!(failure.message.contains("/a: ") && failure.message.contains("/c: "), "{failure}");
+        assert!(!failure.message.contains("/b: "), "{failure}");
+        assert_eq!(failure.remedy, Some(Remedy::Exclude));
+        all_readable(&files[1..2]).unwrap();
+    }
 }

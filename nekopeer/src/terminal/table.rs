@@ -177,8 +177,30 @@ pub(crate) struct Cells {
     text: String,
     /// Where each cell ends, and its width in characters.
     ends: Vec<(usize, usize)>,
-    /// Names that are not ASCII, by how they look.
-    looks: HashMap<String, String>,
+    names: NamesShown,
+}
+
+/// Names that are not ASCII and were shown, by how they look.
+#[derive(Default)]
+pub(crate) struct NamesShown(HashMap<String, String>);
+
+impl NamesShown {
+    /// `name` so that it is told from the others, also from one that looks like it.
+    pub(crate) fn told_apart(&mut self, name: &str) -> String {
+        let is_alike = !name.is_ascii() && {
+            let first = self.0.entry(look_of(name)).or_insert_with(|| name.to_owned());
+            first != name
+        };
+        let is_odd = |(at, c): (usize, char)| {
+            let is_edge = at == 0 || at + c.len_utf8() == name.len();
+            c == ' ' && is_edge || is_alike && !c.is_ascii()
+        };
+        let mut shown = String::with_capacity(name.len());
+        for (at, c) in name.char_indices() {
+            if is_odd((at, c)) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+        }
+        shown
+    }
 }
 
 impl Cells {
@@ -201,20 +223,9 @@ impl Cells {
         self.ends.push((self.text.len(), width));
     }
 
-    /// As [`add`](Self::add), for a name: so that it is told from the others, also from one that looks like it.
+    /// As [`add`](Self::add), for a name, which is [told from the others](NamesShown::told_apart).
     pub(crate) fn add_name(&mut self, name: &str) {
-        let is_alike = !name.is_ascii() && {
-            let first = self.looks.entry(look_of(name)).or_insert_with(|| name.to_owned());
-            first != name
-        };
-        let is_odd = |(at, c): (usize, char)| {
-            let is_edge = at == 0 || at + c.len_utf8() == name.len();
-            c == ' ' && is_edge || is_alike && !c.is_ascii()
-        };
-        let mut shown = String::with_capacity(name.len());
-        for (at, c) in name.char_indices() {
-            if is_odd((at, c)) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
-        }
+        let shown = self.names.told_apart(name);
         self.add(shown);
     }
 

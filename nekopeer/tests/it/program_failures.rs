@@ -312,8 +312,10 @@ fn every_name_of_other_programs_is_shared_and_shown_so_that_it_misleads_nobody()
     for (name, _) in names {
         assert_eq!(reader.read(&format!("f/{name}")), name.as_bytes());
     }
-    let listed = reader.done(&["ls"]);
+    let (listed, shared) = (reader.done(&["ls"]), origin.done(&["share", "f"]));
     for (_, shown) in names {
+        let line = format!("unchanged {shown} version 1, ");
+        assert!(shared.out.iter().any(|shared| shared.starts_with(&line)), "{shown}: {shared:?}");
         assert_eq!(
             listed.out.iter().filter(|line| line.starts_with(shown)).count(),
             1,
@@ -351,6 +353,13 @@ fn folder_with_impossible_names_is_shared_without_them_and_each_is_named_once() 
         said.extend(refused.err.into_iter().chain(stored.err));
     }
     assert!(!said.contains('\x1b'), "a terminal obeys it: {said:?}");
+    // Those that are named by themselves are all told at once.
+    let bad = [origin.write("f/one\\.txt", "bad"), origin.write("f/two\\.txt", "bad")];
+    let words = ["share", "f/good.txt", bad[0].to_str().unwrap(), bad[1].to_str().unwrap()];
+    let ended = origin.run(&words);
+    let told =
+        |name: &str| ended.err.last().is_some_and(|last| last.contains(&format!("{name} cannot be shared")));
+    assert!(ended.code == Some(3) && told("one\\.txt") && told("two\\.txt"), "{ended:?}");
 }
 
 /// Whatever name a stranger gives a file, and whatever place the user.

@@ -7,7 +7,7 @@ use nekoproto::{FileName, Ticket, Version};
 use super::{View, parsed};
 use crate::{
     api::{Done, PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, VersionRow},
-    terminal::{Output, units::size},
+    terminal::{Output, table::NamesShown, units::size},
 };
 
 /// Where a ticket can be used that names indexers of one machine alone; and what others need.
@@ -31,13 +31,14 @@ pub(in crate::api) struct PublishedView {
     bytes: u64,
     /// Of the first files.
     tickets: Vec<String>,
+    names: NamesShown,
     names_skipped: bool,
     follows_links: bool,
 }
 
-pub(in crate::api) fn line_of(what: &str, version: &VersionRow) -> String {
+pub(in crate::api) fn line_of(what: &str, version: &VersionRow, names: &mut NamesShown) -> String {
     let VersionRow { name, version, size: bytes, .. } = version;
-    format!("{what} {name} version {version}, {}", size(*bytes))
+    format!("{what} {} version {version}, {}", names.told_apart(name.as_str()), size(*bytes))
 }
 
 fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
@@ -84,7 +85,7 @@ impl View for PublishedView {
             self.bytes += version.size;
             self.tickets.extend(ticket.filter(|_| self.tickets.len() < TICKETS_MAX));
             if self.files() <= LISTED_MAX {
-                output.text(&line_of(what, &version))?;
+                output.text(&line_of(what, &version, &mut self.names))?;
             }
         }
         Ok(())
