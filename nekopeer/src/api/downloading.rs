@@ -6,20 +6,17 @@ use std::{
 };
 
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::{
     Reply, Wanted, Word,
     job::{Job, JobKind},
-    named::{
-        self, Pattern,
-        expanding::{Among, matched},
-        similar::similar,
-    },
+    named::{self, Pattern, pages::Pages, similar::similar},
     prelude::*,
     rows::outcome_of,
 };
 use crate::{
-    download::{DownloadOptions, Downloaded, Downloads},
+    download::{DownloadOptions, Downloaded, Downloads, Located},
     failure::Reason,
     indexers::{Answer as SearchAnswer, via::Via},
     library::Library,
@@ -80,15 +77,18 @@ pub(super) struct WantedFiles {
     pub(super) names: Vec<FileName>,
     /// What was found of some of them: they are not searched for.
     pub(super) known: HashMap<FileName, SearchAnswer>,
+    /// Where further ones are listed while those before are downloaded.
+    pub(super) further: Option<Pages>,
     /// Its user named a single file.
     pub(super) is_one: bool,
     pub(super) options: DownloadOptions,
 }
 
 impl WantedFiles {
-    fn select(&mut self, listed: Vec<(FileName, SearchAnswer)>) {
+    fn select(&mut self, listed: Vec<Located>, further: Pages) {
         self.names = listed.iter().map(|(name, _)| name.clone()).collect();
         self.known = listed.into_iter().collect();
+        self.further = Some(further);
     }
 }
 
@@ -104,12 +104,13 @@ pub(super) async fn get_all(
     }
     let (progress, options) = (&job.progress, &wanted.options);
     let (mut left, mut known) = (wanted.names.clone(), mem::take(&mut wanted.known));
-    let (mut here, mut failed) = (Vec::new(), Vec::new());
+    let mut further = wanted.further.take();
+    let (mut here, mut failed, mut not_listed) = (Vec::new(), Vec::new(), None);
     while !left.is_empty() {
-        let mut running = Vec::new();
+        let (mut running, known) = (Vec::new(), mem::take(&mut known));
+        let mut downloads = Downloads::new(&peer.downloader, &left, known, options, progress);
+        let listing = list(further.take().map(|pages| (pages, downloads.further())), progress);
         let downloading = async {
-            let known = mem::take(&mut known);
-            let mut downloads = Downloads::new(&peer.downloader, &left, known, options, progress);
             while let Some(outcomes) = downloads.next().await {
                 let mut done = Vec::with_capacity(outcomes.len());
                 for (name, outcome) in outcomes {
@@ -128,7 +129,11 @@ pub(super) async fn get_all(
             }
             Ok::<_, Failure>(())
         };
-        answer.reporting(progress, downloading).await?;
+        let (listed, downloaded) =
+            answer.reporting(progress, async { tokio::join!(listing, downloading) }).await;
+        downloaded?;
+        let not_all = |why| Failure { message: format!("not all that matches is listed: {why}"), ..why };
+        not_listed = not_listed.or(listed.err().map(not_all));
         for name in &running {
             until_free(peer, name, answer).await;
         }
@@ -138,7 +143,36 @@ pub(super) async fn get_all(
     let gone_count = gone.len();
     gone.iter().for_each(|(_, why)| job.failed(why));
     failed.extend(gone.into_iter().map(|(name, why)| FailedRow { name, why }));
+    match not_listed {
+        Some(why) if failed.is_empty() => return Err(why),
+        Some(why) => {
+            job.failed(&why);
+            answer.send(Reply::Note(why.message)).await?;
+        }
+        None => {}
+    }
     Ok(Done::with(outcome_of(&failed), &json!({ "failed": failed, "gone": gone_count })))
+}
+
+/// Sends the names of the pages, whose total is told once it is of all.
+async fn list(
+    further: Option<(Pages, mpsc::Sender<Vec<Located>>)>,
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let Some((mut pages, names)) = further else { return Ok(()) };
+    let mut bytes = progress.total();
+    progress.set_total(0);
+    loop {
+        let page = pages.next().await?;
+        if page.is_empty() {
+            progress.set_total(bytes);
+            return Ok(());
+        }
+        bytes += page.iter().map(|(_, found)| found.bytes()).sum::<u64>();
+        if names.send(page).await.is_err() {
+            return Ok(());
+        }
+    }
 }
 
 /// Downloads the only file that is selected. If nobody shares it, and files are shared below the folder of that name, these are
@@ -163,15 +197,19 @@ async fn get_one(
     };
     let origin = options.origin_of(name).map(str::to_owned);
     let folder = Pattern { origin, ..Word::Name(name.clone()).pattern() };
-    let network = Among::Network(options.ttl_hops, &options.via);
-    let below = matched(peer, &folder, network, Some(answer)).await.unwrap_or_default();
-    if below.is_empty() || options.output.is_some() || options.version.is_some() {
+    let network = (options.ttl_hops, &options.via);
+    let below = async {
+        let pages = Pages::of(peer, &folder, network, Some(answer)).ok()?;
+        let mut pages = pages.filter(|_| options.output.is_none() && options.version.is_none())?;
+        Some((pages.next().await.ok().filter(|first| !first.is_empty())?, pages))
+    };
+    let Some((first, further)) = below.await else {
         return Err(match similar(peer, name, options.ttl_hops).await {
             Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
             None => failure,
         });
-    }
-    wanted.select(below);
+    };
+    wanted.select(first, further);
     wanted.options.origin = folder.origin;
     answer.send(Reply::Many).await?;
     Ok(false)

@@ -16,7 +16,11 @@ use super::{
     downloading::{WantedFiles, get_all, own_places, prefer, prefer_held, read, remember},
     job::{Job, JobKind, in_background},
     jobs::only,
-    named::{self, expanding::expanded, id_digits, tickets},
+    named::{
+        self, Pattern,
+        expanding::{expanded, found_first},
+        id_digits, tickets,
+    },
     no_input,
     prelude::*,
     said::{STDIO, from_root},
@@ -137,6 +141,17 @@ impl Get {
         }
     }
 
+    /// The pattern whose first files are fetched while further ones are listed: places that the user chose, preferences, and
+    /// the names of a job in the background are of all.
+    fn along(&self, names: &[FileName], wanted: &Wanted) -> Option<Pattern> {
+        let is_of_all =
+            self.output.is_some() || self.background || self.preference() != PreferenceChange::default();
+        match (names, wanted.patterns.as_slice()) {
+            ([], [pattern]) if !is_of_all => Some(pattern.clone()),
+            _ => None,
+        }
+    }
+
     fn preference(&self) -> PreferenceChange {
         let said = Preference { bound_secs: self.bound, on_stale: self.when_stale };
         PreferenceChange { anew: self.no_preference, said }
@@ -153,7 +168,14 @@ impl Api for Get {
         if let (true, true, [name]) = (is_one, self.is_to_stdout(), names.as_slice()) {
             return read(host, name, (&wanted, &via), answer).await;
         }
-        let listed = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
+        let along = self.along(&names, &wanted);
+        let (listed, further) = match &along {
+            Some(pattern) => {
+                wanted.origin = pattern.origin.clone().or(wanted.origin);
+                Box::pin(found_first(peer, pattern, (wanted.ttl_hops, &via), answer)).await?
+            }
+            None => (Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?, None),
+        };
         let names: Vec<FileName> = listed.iter().map(|(name, _)| name.clone()).collect();
         let known = listed.into_iter().filter_map(|(name, found)| Some((name, found?))).collect();
         let (change, goes_on) = (self.preference(), self.when_stale == Some(OnStale::Refetch));
@@ -164,7 +186,7 @@ impl Api for Get {
         let output = self.output.map(|path| path.0);
         let unattended = self.background || goes_on;
         let options = DownloadOptions { output, unattended, ..named::options(&wanted, &via, self.force) };
-        let mut files = WantedFiles { names: names.clone(), known, is_one, options };
+        let mut files = WantedFiles { names: names.clone(), known, further, is_one, options };
         if self.background {
             let work = |host: Arc<Host>, job: Arc<Job>, answer| async move {
                 let got = Box::pin(get_all(&host.peer, &mut files, &job, &answer)).await;
@@ -176,7 +198,11 @@ impl Api for Get {
             in_background(host, answer, &names, work).await?;
             return Ok(Done::all());
         }
-        let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
+        let (about, title) = match along.filter(|_| files.further.is_some()) {
+            Some(pattern) => (&[][..], pattern.text),
+            None => (&names[..], String::new()),
+        };
+        let job = host.jobs.begin(JobKind::Get, about, title, false);
         let getting = Box::pin(get_all(peer, &mut files, &job, answer));
         let got = job.unless_cancelled(getting).await;
         prefer_held(peer, files.names, change).await?;

@@ -43,7 +43,7 @@ pub struct Query {
 impl Api for Query {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let (peer, via) = (&host.peer, Via::default());
-        let network = Among::Network(self.ttl, &via);
+        let network = (self.ttl, &via);
         let mut listed: Vec<Listed> = Vec::new();
         for word in &self.names {
             match word.name() {
@@ -60,7 +60,8 @@ impl Api for Query {
         // A folder may have been named without its slash.
         let missing = (0..found.len()).rev().filter(|at| is_missing(&found[*at]));
         for at in missing.take(FOLDERS_TRIED_MAX).collect::<Vec<_>>() {
-            let below = matched(peer, &Word::Name(found[at].0.clone()).pattern(), network, None).await?;
+            let folder = Word::Name(found[at].0.clone()).pattern();
+            let below = matched(peer, &folder, Among::Network(self.ttl, &via), None).await?;
             if !below.is_empty() {
                 found.splice(at..=at, below);
             }

@@ -43,7 +43,7 @@ use self::{
 pub(crate) use self::{
     error::{already_running, own, pipe_broke},
     file::room::free_in,
-    many::Downloads,
+    many::{Downloads, Located},
 };
 use crate::{
     failure::{Failure, Reason},

@@ -12,6 +12,7 @@ use nekoproto::{
     limits::{HOLDERS_MAX, LISTED_MAX},
     transport::{Endpoint, call_within},
 };
+use rayon::{iter::ParallelIterator, slice::ParallelSlice};
 use tracing::debug;
 
 use super::{
@@ -25,6 +26,9 @@ use crate::{
     library::Library,
     state::choice::Candidate,
 };
+
+/// Signatures that one core checks in a row: fewer are not worth another core.
+const CHECKED_IN_A_ROW: usize = 32;
 
 /// One page of matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,12 +148,17 @@ fn page(
     matcher: &Matcher,
 ) -> Found {
     let (mut pages, mut complete, mut guests_unheard) = (Vec::with_capacity(replies.len()), true, false);
+    let verifier = library.checks.verifier();
     for (sender, mut reply) in replies {
+        // On all cores, and remembered: what is not valid is found below.
+        reply.hits.par_chunks(CHECKED_IN_A_ROW).for_each(|hits| {
+            hits.iter().for_each(|hit| drop(verifier.verify(hit.record.clone())));
+        });
         complete &= reply.complete;
         guests_unheard |= reply.guests_unheard;
         // Without hops left nobody is behind it.
         let behind = (request.ttl_hops > 0).then(|| (take(&mut reply.answered), take(&mut reply.silent)));
-        let verify = |record| library.checks.verifier().verify(record).map(ListedRecord::from).ok();
+        let verify = |record| verifier.verify(record).map(ListedRecord::from).ok();
         let believed = |holders| heard(holders, HOLDERS_MAX, &[], sender);
         match checked(reply, request, matcher, verify, believed) {
             Ok(page) => {
@@ -166,7 +175,7 @@ fn page(
     let Page { found, next } = merged(pages, request.limit());
     let candidate = |found: nekoindexer::state::merge::Found| {
         let holders = addresses(endpoint, &found.holders);
-        let record = library.checks.verifier().verify(found.record.into_signed()).ok()?; // known to be valid
+        let record = verifier.verify(found.record.into_signed()).ok()?; // known to be valid
         Some(Candidate { record, holders })
     };
     let (matches, (answered, asked)) = (found.into_iter().filter_map(candidate).collect(), reached.counts());

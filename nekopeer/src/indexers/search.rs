@@ -135,6 +135,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Those of the file that most likely is meant.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.candidates.first().map_or(0, |found| found.record.size)
+    }
+
     /// A withdrawal is no file: it is told apart, once it has taken the place of older versions.
     fn part_withdrawn(&mut self) {
         let withdrawn = self.candidates.extract_if(.., |found| found.record.is_withdrawal());

@@ -68,7 +68,7 @@ fn a_ticket_outlives_a_restart_of_who_shares_with_an_indexer_of_its_own() {
     assert_eq!(sharing.interrupt().code, Some(0));
     let mut sharing = origin.share_file("f.txt", "two, longer\n");
     let summary = sharing.out_line("0 new, 1 changed");
-    assert!(!summary.contains("not confirmed"), "{summary}");
+    assert!(!summary.contains("not confirmed"), "{}", sharing.said());
     let reader = stranger();
     reader.done(&["get", &ticket]);
     assert_eq!(reader.read("f.txt"), b"two, longer\n");

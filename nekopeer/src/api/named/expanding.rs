@@ -1,36 +1,22 @@
 //! Finds the names that words stand for: folders (`NAME/`), globs, and folders without their slash.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, sync::Arc};
 
-use nekoindexer::state::find::Matcher;
-use nekoproto::{
-    FileName, IdDigits, Search, Term, Terms,
-    limits::{FOUND_MAX, LISTED_MAX, QUERY_DEADLINE_DEFAULT},
-};
+use nekoproto::FileName;
 
 use super::{
     Word,
+    pages::Pages,
     wanted::{Named, Pattern, Wanted},
 };
 use crate::{
-    api::{Answer, Failure, Reply},
+    api::{Answer, Failure},
+    download::Located,
     indexers::{Answer as SearchAnswer, via::Via},
     library::Library,
     peer::PeerHandle,
     storage::catalogue::ENTRIES_AT_ONCE,
 };
-
-/// Names that the patterns of one command stand for at most.
-const EXPANDED_MAX: usize = 100_000;
-
-/// A page that comes within this time, an eighth of what a query has, is followed by one that is so many times as long.
-const QUICK_PAGE: Duration = Duration::from_millis(250);
-const PAGES_GROW_BY: usize = 4;
-const _: () = assert!(QUICK_PAGE.as_millis() * 8 <= QUERY_DEADLINE_DEFAULT.as_millis());
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::api) enum Among<'a> {
@@ -52,7 +38,7 @@ pub(in crate::api) async fn expanded(
     let mut known: HashSet<FileName> = names.iter().cloned().collect();
     let mut all: Vec<Listed> = names.into_iter().map(|name| (name, None)).collect();
     for pattern in wanted.patterns.clone() {
-        let found = found_there(peer, &pattern, Among::Network(wanted.ttl_hops, via), answer).await?;
+        let found = found_there(peer, &pattern, (wanted.ttl_hops, via), answer).await?;
         if let Some(origin) = &pattern.origin {
             let of_origin = || Named { origin: origin.clone(), version: None };
             let mut chosen = found.iter().map(|(name, _)| wanted.choose(name.clone(), of_origin()));
@@ -63,19 +49,36 @@ pub(in crate::api) async fn expanded(
     Ok(all)
 }
 
-/// The names that match; a pattern that matches nothing is a name, if it can be one.
+/// The first names that match, and the pages of the others; a pattern that matches nothing is a name, if it can be one.
+pub(in crate::api) async fn found_first(
+    peer: &PeerHandle,
+    pattern: &Pattern,
+    network: (u8, &Via),
+    answer: &Answer,
+) -> Result<(Vec<Listed>, Option<Pages>), Failure> {
+    let mut pages = Pages::of(peer, pattern, network, Some(answer))?;
+    let first = match &mut pages {
+        Some(pages) => pages.next().await?,
+        None => Vec::new(),
+    };
+    match (first.is_empty(), FileName::new(&pattern.text)) {
+        (false, _) => Ok((first.into_iter().map(|(name, answer)| (name, Some(answer))).collect(), pages)),
+        (true, Ok(name)) => Ok((vec![(name, None)], None)),
+        (true, Err(_)) => Err(nothing(&pattern.text, "search WORDS finds what is shared")),
+    }
+}
+
+/// All of them.
 pub(in crate::api) async fn found_there(
     peer: &PeerHandle,
     pattern: &Pattern,
-    among: Among<'_>,
+    network: (u8, &Via),
     answer: &Answer,
 ) -> Result<Vec<Listed>, Failure> {
-    let found = matched(peer, pattern, among, Some(answer)).await?;
-    match (found.is_empty(), FileName::new(&pattern.text)) {
-        (false, _) => Ok(found.into_iter().map(|(name, answer)| (name, Some(answer))).collect()),
-        (true, Ok(name)) => Ok(vec![(name, None)]),
-        (true, Err(_)) => Err(nothing(&pattern.text, "search WORDS finds what is shared")),
-    }
+    let (mut all, pages) = found_first(peer, pattern, network, answer).await?;
+    let others = all_of(pages).await?;
+    all.extend(others.into_iter().map(|(name, answer)| (name, Some(answer))));
+    Ok(all)
 }
 
 /// The names that `words` stand for, each once: a name that is here, or else what is below the folder of that name or
@@ -134,79 +137,34 @@ pub(in crate::api) async fn matching(
 /// The same, with what the network knows of each.
 pub(in crate::api) async fn matched(
     peer: &PeerHandle,
-    Pattern { text: pattern, origin }: &Pattern,
+    pattern: &Pattern,
     among: Among<'_>,
     answer: Option<&Answer>,
-) -> Result<Vec<(FileName, SearchAnswer)>, Failure> {
-    let invalid = |why: String| Failure::invalid(format!("{pattern}: {why}"));
-    let folder = pattern.ends_with('/').then(|| pattern.clone());
-    if let (Among::Here, Some(folder)) = (among, folder.clone()) {
-        return Ok(unknown(held(peer, folder, origin.clone(), |_| true).await?));
+) -> Result<Vec<Located>, Failure> {
+    if let Among::Network(ttl_hops, via) = among {
+        return all_of(Pages::of(peer, pattern, (ttl_hops, via), answer)?).await;
     }
-    let glob = folder.as_ref().map_or_else(|| pattern.clone(), |folder| format!("{}**", escaped(folder)));
-    let term = Term::new(&glob).map_err(|error| invalid(error.to_string()))?;
-    let digits = origin.clone().map(IdDigits::try_from).transpose();
-    let digits = digits.map_err(|error| invalid(error.to_string()))?;
-    let search = Search { terms: Terms::first_of([term]), min_size: 0, published_from_ms: 0, origin: digits };
-    let matcher = match Matcher::new(&search) {
-        Err(_) if FileName::new(pattern).is_ok() => return Ok(Vec::new()), // a name such as `a]b[`
-        matcher => matcher.map_err(|error| invalid(error.to_string()))?,
+    let origin = pattern.origin.clone();
+    let names = match pattern.is_folder() {
+        true => held(peer, pattern.text.clone(), origin, |_| true).await?,
+        false => {
+            let Some((_, matcher)) = pattern.search()? else { return Ok(Vec::new()) };
+            let is_match = move |name: &FileName| matcher.matches(name.as_str().as_bytes(), false);
+            held(peer, String::new(), origin, is_match).await?
+        }
     };
-    let Among::Network(ttl_hops, via) = among else {
-        let is_match = move |name: &FileName| matcher.matches(name.as_str().as_bytes(), false);
-        return Ok(unknown(held(peer, String::new(), origin.clone(), is_match).await?));
-    };
-    let (mut all, mut after, mut is_complete) = (Vec::<(FileName, SearchAnswer)>::new(), None, true);
-    // As long as the link to the indexers brings in time.
-    let (mut page, mut page_max) = (FOUND_MAX, LISTED_MAX);
-    loop {
-        let began = Instant::now();
-        let found = match peer.indexers.find(&search, after.as_ref(), page, ttl_hops, via).await {
-            Err(_) if page > FOUND_MAX => {
-                (page, page_max) = (FOUND_MAX, FOUND_MAX);
-                continue;
-            }
-            found => found?,
-        };
-        if began.elapsed() < QUICK_PAGE {
-            page = page_max.min(page * PAGES_GROW_BY);
-        }
-        is_complete &= found.complete;
-        after = found.next;
-        for file in found.matches.into_iter().filter(|found| !found.record.is_withdrawal()) {
-            match all.last_mut().filter(|(name, _)| *name == file.record.name) {
-                Some((_, of_others)) => of_others.candidates.push(file),
-                None => {
-                    let (complete, guests_unheard) = (found.complete, found.guests_unheard);
-                    let name = file.record.name.clone();
-                    let answer = SearchAnswer {
-                        candidates: vec![file],
-                        complete,
-                        guests_unheard,
-                        ..SearchAnswer::default()
-                    };
-                    all.push((name, answer));
-                }
-            }
-        }
-        if all.len() > EXPANDED_MAX {
-            return Err(invalid(format!("more than {EXPANDED_MAX} names match")));
-        }
-        if after.is_none() {
-            break;
-        }
-    }
-    // A folder's name may have signs that the glob could only guess.
-    all.retain(|(name, _)| folder.as_ref().is_none_or(|folder| name.as_str().starts_with(folder)));
-    if let (false, Some(answer)) = (is_complete, answer) {
-        let note = format!("note: not every indexer in reach answered: more may match {pattern}");
-        drop(answer.0.send(Reply::Note(note)).await); // a caller that has left is noticed by the next row
-    }
-    Ok(all)
+    Ok(names.into_iter().map(|name| (name, SearchAnswer::default())).collect())
 }
 
-fn unknown(names: Vec<FileName>) -> Vec<(FileName, SearchAnswer)> {
-    names.into_iter().map(|name| (name, SearchAnswer::default())).collect()
+async fn all_of(pages: Option<Pages>) -> Result<Vec<Located>, Failure> {
+    let (Some(mut pages), mut all) = (pages, Vec::new()) else { return Ok(Vec::new()) };
+    loop {
+        let page = pages.next().await?;
+        if page.is_empty() {
+            return Ok(all);
+        }
+        all.extend(page);
+    }
 }
 
 async fn held(
@@ -235,9 +193,4 @@ async fn held(
         }
     };
     peer.library.blocking(look).await
-}
-
-/// `text` as a glob that matches only itself.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace(|c| "*?[]{},!\\".contains(c), "?")
 }

@@ -4,6 +4,7 @@
 //! lists show of one. A name that ends like that is named with its origin behind it, `NAME@ID@ID`.
 
 pub(super) mod expanding;
+pub(super) mod pages;
 mod path;
 pub(super) mod similar;
 pub(super) mod tickets;
@@ -81,6 +82,11 @@ pub(super) fn options(wanted: &Wanted, via: &Via, force: bool) -> DownloadOption
         origins: Arc::new(origins.collect()),
         via: via.clone(),
     }
+}
+
+/// `text` as a glob that matches only itself.
+fn escaped(text: &str) -> String {
+    text.replace(|c| "*?[]{},!\\".contains(c), "?")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use nekoproto::{FileName, Search, Term, Terms, limits::FOUND_MAX};
 
-use super::expanding::escaped;
+use super::escaped;
 use crate::peer::PeerHandle;
 
 /// Letters at the beginning of a name that are taken to be right.

@@ -4,7 +4,7 @@
 mod batch;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -51,6 +51,12 @@ const MIDDLE_AT_ONCE: usize = 6;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
+/// Lists of further names that wait until those before are begun.
+const LISTS_WAITING_MAX: usize = 8;
+
+/// A name, and what the network knows of it.
+pub(crate) type Located = (FileName, Answer);
+
 /// Outcomes by name, in the order of the names.
 pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, Failure>)>;
 
@@ -59,11 +65,13 @@ pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, Failure>)>;
 #[derive(Debug)]
 pub(crate) struct Downloads {
     downloader: Arc<Downloader>,
-    /// Names that are not begun, the next one last.
-    names: Vec<FileName>,
+    /// Names that are not begun.
+    names: VecDeque<FileName>,
     /// What was found of some of them.
     known: HashMap<FileName, Answer>,
-    /// All of them were, so that the bytes of all are in the total of `progress`.
+    /// Where further names come from.
+    further: Option<mpsc::Receiver<Vec<Located>>>,
+    /// Something was found of all names: their bytes are in the total of `progress`, or are once all are listed.
     is_total_known: bool,
     /// How many of them are looked for next.
     at_once: usize,
@@ -104,15 +112,14 @@ impl Downloads {
         progress: &Arc<Progress>,
     ) -> Self {
         let mut seen = HashSet::with_capacity(names.len());
-        let mut names: Vec<FileName> = names.iter().filter(|name| seen.insert(*name)).cloned().collect();
-        names.reverse();
-        let size = |found: &Answer| found.candidates.first().map_or(0, |found| found.record.size);
-        let bytes: Option<u64> = names.iter().map(|name| known.get(name).map(size)).sum();
+        let names: VecDeque<FileName> = names.iter().filter(|name| seen.insert(*name)).cloned().collect();
+        let bytes: Option<u64> = names.iter().map(|name| known.get(name).map(Answer::bytes)).sum();
         progress.set_total(progress.done() + bytes.unwrap_or(0));
         Self {
             downloader: Arc::clone(downloader),
             names,
             known,
+            further: None,
             is_total_known: bytes.is_some(),
             at_once: NAMES_AT_FIRST,
             options: options.clone(),
@@ -131,6 +138,27 @@ impl Downloads {
         }
     }
 
+    /// Where further names are sent, each once, while those before are downloaded. The last have come once this is dropped.
+    pub(crate) fn further(&mut self) -> mpsc::Sender<Vec<Located>> {
+        let (names, further) = mpsc::channel(LISTS_WAITING_MAX);
+        self.further = Some(further);
+        names
+    }
+
+    /// Takes the names that were sent; if it `waits`, and all are begun, some that are sent then.
+    async fn take_further(&mut self, waits: bool) {
+        let Some(further) = &mut self.further else { return };
+        while self.names.len() < self.at_once {
+            let listed = match waits && self.names.is_empty() {
+                true => further.recv().await,
+                false => further.try_recv().ok(),
+            };
+            let Some(listed) = listed else { return };
+            self.names.extend(listed.iter().map(|(name, _)| name.clone()));
+            self.known.extend(listed);
+        }
+    }
+
     /// Downloads the next files, at most some thousand, and returns their outcomes in the order of their names;
     /// `None` after the last.
     ///
@@ -146,9 +174,13 @@ impl Downloads {
             let peers = Arc::clone(&self.peers);
             let piece = match self.ahead.take() {
                 Some(piece) => piece,
-                None => Box::pin(self.reserve_next().find()).await,
+                None => {
+                    self.take_further(done.is_none()).await; // what is done waits for no list
+                    Box::pin(self.reserve_next().find()).await
+                }
             };
             // The origins of one piece are asked while the next is downloaded, and the one after that is looked for.
+            self.take_further(false).await;
             let further = self.reserve_next();
             let Portion { names: next, found } = piece;
             let (fetching, finding) = (Box::pin(self.fetch(found)), Box::pin(further.find())); // they are large
@@ -176,9 +208,8 @@ impl Downloads {
 
     /// Reserves the next names, which are to be [found](Reserved::find).
     fn reserve_next(&mut self) -> Reserved {
-        let names = self.names.split_off(self.names.len().saturating_sub(self.at_once));
+        let names: Vec<FileName> = self.names.drain(..self.names.len().min(self.at_once)).collect();
         self.at_once = NAMES_AT_ONCE.min(NAMES_GROW_BY * self.at_once);
-        let names: Vec<FileName> = names.into_iter().rev().collect();
         let (mut wanted, mut known, mut found) = (Vec::with_capacity(names.len()), Vec::new(), Vec::new());
         for name in &names {
             match self.downloader.library.reserve(name, &self.progress) {
@@ -402,5 +433,39 @@ impl Reserved {
             piece.found.extend(downloader.find_all(wanted, known, &options).await);
         }
         piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::goods;
+
+    use super::*;
+    use crate::{Config, Peer, state::choice::Candidate};
+
+    #[tokio::test]
+    async fn files_are_tried_before_others_are_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+        let located = |name| {
+            let record = goods::record(1, name, 1, |_| {});
+            let (name, candidates) = (record.name.clone(), vec![Candidate { record, holders: Vec::new() }]);
+            (name, Answer { candidates, complete: true, ..Answer::default() })
+        };
+        let [first, second, third] = ["a", "b", "c"].map(located);
+        let (names, known) = ([first.0.clone()], HashMap::from([first.clone()]));
+        let (options, progress) = (DownloadOptions::default(), Arc::default());
+        let mut downloads = Downloads::new(&peer.downloader, &names, known, &options, &progress);
+        let further = downloads.further();
+        let next = async |downloads: &mut Downloads| {
+            let outcomes = downloads.next().await?;
+            assert!(outcomes.iter().all(|(_, outcome)| outcome.is_err()), "nobody holds it: {outcomes:?}");
+            Some(outcomes.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+        };
+        assert_eq!(next(&mut downloads).await, Some(vec![first.0]));
+        further.send(vec![second.clone(), third.clone()]).await.unwrap();
+        assert_eq!(next(&mut downloads).await, Some(vec![second.0, third.0]));
+        drop(further);
+        assert_eq!(next(&mut downloads).await, None);
     }
 }
