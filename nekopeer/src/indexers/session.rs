@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tarpc::client::RpcError;
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep, sleep_until, timeout},
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -39,6 +39,8 @@ use crate::{
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const LEASE_FIRST: Duration = Duration::from_secs(1);
+/// Parts of a [`silence`].
+const SILENCE_PARTS: u32 = 4;
 
 /// One task registers this peer's offers with the indexer, so that changes arrive in order.
 #[derive(Debug)]
@@ -184,7 +186,7 @@ impl Session {
                 let silent_at = asked_at.unwrap_or_else(Instant::now) + limit.max(SILENT_MAX);
                 tokio::select! {
                     _ = told.changed() => {} // the sender lives as long as the session
-                    () = sleep_until(silent_at.into()) => {
+                    () = silence(silent_at.saturating_duration_since(Instant::now())) => {
                         if asked_at.is_some() && *self.asked_at.lock() == asked_at {
                             return false;
                         }
@@ -248,9 +250,10 @@ impl Session {
         sleep(sign_after).await;
         self.sign_wanted.notify_one();
         let mut signs = liveness.subscribe();
-        let heard = signs.wait_for(|liveness| liveness.was_heard_since(asked_at));
-        if timeout(silent_max - sign_after, heard).await.is_ok() {
-            std::future::pending::<()>().await;
+        let heard = async { drop(signs.wait_for(|liveness| liveness.was_heard_since(asked_at)).await) };
+        tokio::select! {
+            () = heard => std::future::pending().await,
+            () = silence(silent_max - sign_after) => {}
         }
         liveness.send_modify(|liveness| liveness.silent(asked_at));
     }
@@ -319,5 +322,39 @@ impl Session {
         let request =
             InvalidateRequest { msg_id, records, ttl_hops, covered: List::new(), from_guest: false };
         self.noted(client.invalidate(call_within(ANSWER_WITHIN), request))
+    }
+}
+
+/// Completes after `time`. Where this process, or its machine, stood still, what came meanwhile is read first: no other node
+/// was silent then.
+async fn silence(time: Duration) {
+    for _ in 0..SILENCE_PARTS {
+        sleep(time / SILENCE_PARTS).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, os::unix::net::UnixStream, thread};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_came_while_this_process_stood_still_was_no_silence() {
+        for _ in 0..16 {
+            let (mut far, near) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            let near = tokio::net::UnixStream::from_std(near).unwrap();
+            let standing_still = async {
+                far.write_all(b"an answer").unwrap();
+                thread::sleep(Duration::from_millis(40));
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = standing_still => {}
+                came = near.readable() => came.unwrap(),
+                () = silence(Duration::from_millis(20)) => panic!("it was there before"),
+            }
+        }
     }
 }

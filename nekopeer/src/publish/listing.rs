@@ -78,12 +78,12 @@ pub(super) fn list_files(
     rules: Option<&Rules>,
     outcome: &mut PublishOutcome,
 ) -> Result<Vec<Listed>, PublishError> {
-    let (mut files, mut faults) = (Vec::new(), AllFailures::default());
+    let (mut files, mut faults) = (Vec::new(), Vec::new());
     for path in paths {
         let tree = match PublishedTree::of(library, &path, name, rules) {
             Ok(tree) => tree,
             Err(error) => {
-                faults.push(Failure::from(error));
+                faults.push(error);
                 continue;
             }
         };
@@ -98,7 +98,15 @@ pub(super) fn list_files(
         list_tree(library, &tree, &mut files, outcome)?;
         outcome.missing.extend(missing(library, &tree, &files[before..]));
     }
-    faults.none()?;
+    match faults.len() {
+        0 => {}
+        1 => return Err(faults.remove(0)),
+        _ => {
+            let mut all = AllFailures::default();
+            faults.iter().for_each(|fault| all.push(Failure::of(fault)));
+            all.none()?;
+        }
+    }
     outcome.missing.sort_unstable();
     outcome.missing.dedup(); // a folder may have been named beside one above it
     each_once(&mut files)?;
