@@ -190,7 +190,7 @@ impl AllFailures {
     }
 
     /// All of them in one, of the kind of the first, if there are any.
-    pub(crate) fn none(self) -> Result<(), Failure> {
+    pub(crate) fn into_result(self) -> Result<(), Failure> {
         let Some((first, others)) = self.told.split_first() else { return Ok(()) };
         let others: String = others.iter().map(|other| format!("; {other}")).collect();
         let more = if self.more == 0 { String::new() } else { format!("; and {} more", self.more) };

@@ -141,9 +141,9 @@ impl Get {
         }
     }
 
-    /// The pattern whose first files are fetched while further ones are listed: places that the user chose, preferences, and
-    /// the names of a job in the background are of all.
-    fn along(&self, names: &[FileName], wanted: &Wanted) -> Option<Pattern> {
+    /// The pattern whose first files are fetched while further ones are listed; none where all have to be known before: for
+    /// places that the user chose, preferences, and the names of a job in the background.
+    fn while_listed(&self, names: &[FileName], wanted: &Wanted) -> Option<Pattern> {
         let is_of_all =
             self.output.is_some() || self.background || self.preference() != PreferenceChange::default();
         match (names, wanted.patterns.as_slice()) {
@@ -168,8 +168,8 @@ impl Api for Get {
         if let (true, true, [name]) = (is_one, self.is_to_stdout(), names.as_slice()) {
             return read(host, name, (&wanted, &via), answer).await;
         }
-        let along = self.along(&names, &wanted);
-        let (listed, further) = match &along {
+        let pattern = self.while_listed(&names, &wanted);
+        let (listed, further) = match &pattern {
             Some(pattern) => {
                 wanted.origin = pattern.origin.clone().or(wanted.origin);
                 Box::pin(found_first(peer, pattern, (wanted.ttl_hops, &via), answer)).await?
@@ -198,7 +198,7 @@ impl Api for Get {
             in_background(host, answer, &names, work).await?;
             return Ok(Done::all());
         }
-        let (about, title) = match along.filter(|_| files.further.is_some()) {
+        let (about, title) = match pattern.filter(|_| files.further.is_some()) {
             Some(pattern) => (&[][..], pattern.text),
             None => (&names[..], String::new()),
         };

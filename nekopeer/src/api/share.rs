@@ -200,7 +200,7 @@ impl Api for Share {
         };
         let mut faults = AllFailures::default();
         self.paths.iter().filter_map(missing).for_each(|fault| faults.push(fault));
-        faults.none()
+        faults.into_result()
     }
 }
 

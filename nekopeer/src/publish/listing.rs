@@ -104,7 +104,7 @@ pub(super) fn list_files(
         _ => {
             let mut all = AllFailures::default();
             faults.iter().for_each(|fault| all.push(Failure::of(fault)));
-            all.none()?;
+            all.into_result()?;
         }
     }
     outcome.missing.sort_unstable();

@@ -169,7 +169,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
             Err(error) => faults.push(error),
         }
     }
-    faults.none()?;
+    faults.into_result()?;
     if found.files.len() > SET_FILES_MAX {
         return Err(too_many_files(found.files.len())); // before any is read
     }
@@ -216,12 +216,12 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
     }
 }
 
-/// Why not, where one is not: of all that are not.
+/// Fails with all files that cannot be read, if one cannot.
 fn all_readable(files: &[FoundFile]) -> Result<(), Failure> {
     let mut faults = AllFailures::default();
     let unread = files.iter().filter_map(|file| Some(unreadable(&file.at)(open_file(&file.at).err()?)));
     unread.for_each(|fault| faults.push(fault));
-    faults.none()
+    faults.into_result()
 }
 
 /// The file of the folder that the link at `path` leads to.
