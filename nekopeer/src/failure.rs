@@ -174,19 +174,19 @@ impl Failure {
     }
 }
 
-/// Failures that one tells, at most.
+/// Failures of a [`FailureList`] whose texts are told; the others are counted.
 const TOLD_MAX: usize = 20;
 
-/// Failures of several things, which one failure tells, the first of them in full.
+/// Failures of several things, which become one.
 #[derive(Debug, Default)]
-pub(crate) struct AllFailures {
+pub(crate) struct FailureList {
     told: Vec<Failure>,
     more: usize,
 }
 
-impl AllFailures {
-    pub(crate) fn push(&mut self, fault: Failure) {
-        if self.told.len() < TOLD_MAX { self.told.push(fault) } else { self.more += 1 }
+impl FailureList {
+    pub(crate) fn push(&mut self, failure: Failure) {
+        if self.told.len() < TOLD_MAX { self.told.push(failure) } else { self.more += 1 }
     }
 
     /// All of them in one, of the kind of the first, if there are any.

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     api::rest::described::LocalName,
     api::views::published::PublishedView,
-    failure::AllFailures,
+    failure::FailureList,
     publish::{PolicyChange, PublishError, PublishOptions},
     rules::Rules,
     util::json::object,
@@ -198,7 +198,7 @@ impl Api for Share {
             let (path, source) = (path.0.clone(), path.0.symlink_metadata().err()?);
             Some(Failure::of(&PublishError::Unreadable { path, source }))
         };
-        let mut faults = AllFailures::default();
+        let mut faults = FailureList::default();
         self.paths.iter().filter_map(missing).for_each(|fault| faults.push(fault));
         faults.into_result()
     }

@@ -16,7 +16,7 @@ use crate::{
     changes::{Told, Watching},
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
-    terminal::table::NamesShown,
+    terminal::table::ShownNames,
 };
 
 /// What was done and is not told yet, at most; the watching is slowed down beyond.
@@ -54,7 +54,7 @@ impl Api for Watch {
         Lines::of(|row: PublishedRow, output| {
             match row {
                 PublishedRow::Published(shared) => {
-                    output.text(&line_of("shared", &shared.version, &mut NamesShown::default()))?;
+                    output.text(&line_of("shared", &shared.version, &mut ShownNames::default()))?;
                 }
                 PublishedRow::Withdrawn { name } => {
                     output.text(&format!("unshared {name}: its file is gone"))?;

@@ -18,7 +18,7 @@ use super::{
     tree::{Base, PublishedTree},
 };
 use crate::{
-    failure::{AllFailures, Failure},
+    failure::{Failure, FailureList},
     library::Library,
     rules::{
         Filter, Ignores, Rules, RulesError, SkipCause, Skipped,
@@ -102,7 +102,7 @@ pub(super) fn list_files(
         0 => {}
         1 => return Err(faults.remove(0)),
         _ => {
-            let mut all = AllFailures::default();
+            let mut all = FailureList::default();
             faults.iter().for_each(|fault| all.push(Failure::of(fault)));
             all.into_result()?;
         }

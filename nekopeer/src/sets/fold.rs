@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     content::stamp::{Stamp, open_file},
-    failure::{AllFailures, Failure, FailureKind},
+    failure::{Failure, FailureKind, FailureList},
     rules::{
         Filter, Ignores, RulesError, Skipped,
         links::{Links, cause},
@@ -115,7 +115,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
         unreadable(&path)(cause(error))
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
-    let mut faults = AllFailures::default();
+    let mut faults = FailureList::default();
     let (walk, mut links) = Links::walk(filter);
     let mut walk = walk.into_iter();
     while let Some(entry) = walk.next() {
@@ -218,7 +218,7 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
 
 /// Fails with all files that cannot be read, if one cannot.
 fn all_readable(files: &[FoundFile]) -> Result<(), Failure> {
-    let mut faults = AllFailures::default();
+    let mut faults = FailureList::default();
     let unread = files.iter().filter_map(|file| Some(unreadable(&file.at)(open_file(&file.at).err()?)));
     unread.for_each(|fault| faults.push(fault));
     faults.into_result()

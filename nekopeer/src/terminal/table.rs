@@ -177,14 +177,14 @@ pub(crate) struct Cells {
     text: String,
     /// Where each cell ends, and its width in characters.
     ends: Vec<(usize, usize)>,
-    names: NamesShown,
+    names: ShownNames,
 }
 
 /// Names that are not ASCII and were shown, by how they look.
 #[derive(Default)]
-pub(crate) struct NamesShown(HashMap<String, String>);
+pub(crate) struct ShownNames(HashMap<String, String>);
 
-impl NamesShown {
+impl ShownNames {
     /// `name` so that it is told from the others, also from one that looks like it.
     pub(crate) fn told_apart(&mut self, name: &str) -> String {
         let is_alike = !name.is_ascii() && {
@@ -223,7 +223,7 @@ impl Cells {
         self.ends.push((self.text.len(), width));
     }
 
-    /// As [`add`](Self::add), for a name, which is [told from the others](NamesShown::told_apart).
+    /// As [`add`](Self::add), for a name, which is [told from the others](ShownNames::told_apart).
     pub(crate) fn add_name(&mut self, name: &str) {
         let shown = self.names.told_apart(name);
         self.add(shown);

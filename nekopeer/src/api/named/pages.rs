@@ -1,4 +1,4 @@
-//! [`Pages`]: what matches a pattern in the network, page by page, so that who fetches it begins with the first.
+//! [`Pages`]: a search of the network for the names that match a pattern, which asks the indexers for one page at a time.
 
 use std::{
     sync::Arc,

@@ -7,7 +7,7 @@ use nekoproto::{FileName, Ticket, Version};
 use super::{View, parsed};
 use crate::{
     api::{Done, PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, VersionRow},
-    terminal::{Output, table::NamesShown, units::size},
+    terminal::{Output, table::ShownNames, units::size},
 };
 
 /// Where a ticket can be used that names indexers of one machine alone; and what others need.
@@ -31,12 +31,12 @@ pub(in crate::api) struct PublishedView {
     bytes: u64,
     /// Of the first files.
     tickets: Vec<String>,
-    names: NamesShown,
+    names: ShownNames,
     names_skipped: bool,
     follows_links: bool,
 }
 
-pub(in crate::api) fn line_of(what: &str, version: &VersionRow, names: &mut NamesShown) -> String {
+pub(in crate::api) fn line_of(what: &str, version: &VersionRow, names: &mut ShownNames) -> String {
     let VersionRow { name, version, size: bytes, .. } = version;
     format!("{what} {} version {version}, {}", names.told_apart(name.as_str()), size(*bytes))
 }

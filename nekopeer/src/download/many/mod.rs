@@ -2,32 +2,31 @@
 //! catalogued in batches; of large ones a few are downloaded at once.
 
 mod batch;
+mod large;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, Manifest, NodeId, VerifiedRecord};
 use parking_lot::Mutex;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::batch::{Arrived, Small, WAITING_MAX};
 use super::{
     Delivery, DownloadOptions, Downloaded, Downloader,
-    error::{already_running, exhausted},
+    error::already_running,
     file::destination::{Destination, destination},
     finding::Finding,
-    plan::{DownloadRun, Landing, Plan},
-    swarm::{SECOND_STREAM_FROM, source::Source},
-    unless_ended,
+    plan::Landing,
+    swarm::source::Source,
 };
 use crate::{
-    failure::{Failure, Reason},
+    failure::Failure,
     indexers::Answer,
     library::{Library, NameInUse},
     peers::Peers,
@@ -41,15 +40,6 @@ use crate::{
 const NAMES_AT_FIRST: usize = 128;
 const NAMES_AT_ONCE: usize = 4096;
 const NAMES_GROW_BY: usize = 8;
-/// Files that are downloaded by themselves at once: with two connections to a source each for the large ones, and one for
-/// small files beside them, fewer than the requests that a source answers one reader.
-const LARGE_AT_ONCE: usize = 3;
-const MIDDLE_AT_ONCE: usize = 6;
-
-/// Time for a source that did not deliver another file to take a connection, and how long it is asked for no more files
-/// if it did not.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Lists of further names that wait until those before are begun.
 const LISTS_WAITING_MAX: usize = 8;
@@ -326,80 +316,6 @@ impl Downloads {
         }
     }
 
-    /// Downloads files by themselves, a few at once, those with a single connection to each source first.
-    async fn fetch_large(&self, large: Vec<Target>) {
-        let is_middle = |target: &Target| target.record.size < SECOND_STREAM_FROM;
-        let (middle, large): (Vec<_>, Vec<_>) = large.into_iter().partition(is_middle);
-        for (targets, at_once) in [(middle, MIDDLE_AT_ONCE), (large, LARGE_AT_ONCE)] {
-            let fetching = targets.into_iter().map(|target| Box::pin(self.fetch_by_itself(target)));
-            stream::iter(fetching).buffer_unordered(at_once).collect::<()>().await;
-        }
-    }
-
-    async fn fetch_by_itself(&self, target: Target) {
-        let (options, name, node) = (&self.options, target.record.name.clone(), target.record.origin);
-        let nodes: Vec<NodeId> = target.sources.iter().map(|source| source.node).collect();
-        let stop = self.stop(&name);
-        let part = self.progress.part(&name);
-        let work = DownloadRun { options, progress: &part.progress, stop: &stop, began: self.began };
-        let ready = match self.ready_for(&target).await {
-            Ok(ready) => ready,
-            Err(why) => return self.ended(&name, Err(exhausted(&target.record, Some(why)))),
-        };
-        let plan = Plan { ready, ..Plan::new(target, options.output.clone()) };
-        let downloading = self.downloader.carry_out_newest(plan, &work);
-        let downloading = async {
-            let done = downloading.await?;
-            self.downloader.listed(&done.0).await;
-            Ok(done)
-        };
-        let got = unless_ended(&self.downloader.library, &name, &stop, downloading).await;
-        match &got {
-            Ok((done, _)) => done.sources.iter().for_each(|source| {
-                self.silent.lock().remove(&source.node);
-            }),
-            Err(Failure { reason: Reason::NoSource, .. }) => {
-                let silent = &mut *self.silent.lock();
-                nodes.into_iter().for_each(|node| {
-                    silent.entry(node).or_default();
-                });
-            }
-            Err(_) => {}
-        }
-        let got = got.map(|(done, origin)| {
-            self.idle.lock().extend(origin.map(|origin| (node, origin)));
-            done
-        });
-        self.ended(&name, got); // the name is free again
-    }
-
-    /// An open connection to one of its sources, if there is one. Where none of these delivered another file, one has to be
-    /// there: of thousands of files each would wait for them anew.
-    async fn ready_for(&self, target: &Target) -> Result<Option<(NodeId, Source)>, String> {
-        {
-            let mut idle = self.idle.lock();
-            let of_source =
-                |(node, _): &(NodeId, Source)| target.sources.iter().any(|source| source.node == *node);
-            if let Some(place) = idle.iter().position(of_source) {
-                return Ok(Some(idle.swap_remove(place)));
-            }
-        }
-        let silent_at = |source: &Holder| self.silent.lock().get(&source.node).copied();
-        if target.sources.is_empty() || !target.sources.iter().all(|source| silent_at(source).is_some()) {
-            return Ok(None);
-        }
-        let is_due =
-            |source: &&Holder| silent_at(source).flatten().is_none_or(|at| at.elapsed() > ASKED_AGAIN_AFTER);
-        for source in target.sources.iter().filter(is_due) {
-            let connecting = Source::connect(&self.downloader.endpoint, source);
-            if let Ok(Ok(connected)) = timeout(ANSWERS_WITHIN, connecting).await {
-                return Ok(Some((source.node, connected)));
-            }
-            self.silent.lock().insert(source.node, Some(Instant::now()));
-        }
-        Err("none of its sources answers any more".to_owned())
-    }
-
     fn stop(&self, name: &FileName) -> CancellationToken {
         self.running.lock().get(name).map(|running| running.stop.clone()).unwrap_or_default() // it is there
     }
@@ -437,35 +353,4 @@ impl Reserved {
 }
 
 #[cfg(test)]
-mod tests {
-    use testkit::goods;
-
-    use super::*;
-    use crate::{Config, Peer, state::choice::Candidate};
-
-    #[tokio::test]
-    async fn files_are_tried_before_others_are_listed() {
-        let folder = tempfile::tempdir().unwrap();
-        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
-        let located = |name| {
-            let record = goods::record(1, name, 1, |_| {});
-            let (name, candidates) = (record.name.clone(), vec![Candidate { record, holders: Vec::new() }]);
-            (name, Answer { candidates, complete: true, ..Answer::default() })
-        };
-        let [first, second, third] = ["a", "b", "c"].map(located);
-        let (names, known) = ([first.0.clone()], HashMap::from([first.clone()]));
-        let (options, progress) = (DownloadOptions::default(), Arc::default());
-        let mut downloads = Downloads::new(&peer.downloader, &names, known, &options, &progress);
-        let further = downloads.further();
-        let next = async |downloads: &mut Downloads| {
-            let outcomes = downloads.next().await?;
-            assert!(outcomes.iter().all(|(_, outcome)| outcome.is_err()), "nobody holds it: {outcomes:?}");
-            Some(outcomes.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
-        };
-        assert_eq!(next(&mut downloads).await, Some(vec![first.0]));
-        further.send(vec![second.clone(), third.clone()]).await.unwrap();
-        assert_eq!(next(&mut downloads).await, Some(vec![second.0, third.0]));
-        drop(further);
-        assert_eq!(next(&mut downloads).await, None);
-    }
-}
+mod tests;
