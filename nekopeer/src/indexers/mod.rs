@@ -208,10 +208,11 @@ impl Indexers {
         self.told(names).await;
     }
 
-    /// When the peer shuts down. At an indexer that does not answer in time the lease expires.
+    /// When the peer shuts down. At an indexer that does not answer in time the lease expires. What a peer that does not serve has
+    /// listed ends with its connections.
     pub(crate) async fn withdraw_all(&self) {
         self.registrations.lock().close();
-        if self.library.is_listed() {
+        if self.library.is_serving {
             let withdrawing = join_all(self.sessions().map(Session::withdraw_all));
             for error in
                 timeout(FAREWELL_WITHIN, withdrawing).await.into_iter().flatten().filter_map(Result::err)

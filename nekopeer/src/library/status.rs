@@ -156,7 +156,8 @@ impl Library {
     /// What is offered of `entry`: its bytes if they are those that were hashed, and no outdated copy.
     fn offers(&self, entry: &Entry, is_intact: bool) -> Option<Kind> {
         match (is_intact, &entry.newest) {
-            (true, None) => Some(Kind::Held),
+            // Who serves what it downloads and no more is not listed for longer than its connection is open.
+            (true, None) => Some(if self.is_serving { Kind::Held } else { Kind::Partial }),
             (false, None) if self.catalogue.is_own(entry) && !entry.record.is_withdrawal() => {
                 Some(match self.changed.is_told(&entry.record.name) {
                     true => Kind::Partial, // its word

@@ -155,12 +155,17 @@ impl<S: BuildHasher> Index<S> {
         session.renew(self.millis(now + lease));
     }
 
-    /// The connection of `session` ended at `now`: so does the session, when its lease does, or at once if it lists
-    /// nothing.
+    /// The connection of `session` ended at `now`: so does the session, when its lease does, or at once if it lists nothing, or
+    /// only parts: who downloads them is not there any more, or lists them again over its next connection.
     pub fn disconnected(&self, session: &Session, now: Instant) {
         session.disconnected(self.millis(now));
-        if session.names().close_if_empty() {
+        let mut names = session.names();
+        let is_over = names.len() == 0 || !session.has_complete() && names.len() <= REMOVED_AT_ONCE;
+        let parts = is_over.then(|| names.clear(true));
+        drop(names);
+        if let Some(parts) = parts {
             self.sessions.remove(&session.id());
+            self.unlist_all(session, Withdrawn(parts));
         }
     }
 
@@ -181,6 +186,9 @@ impl<S: BuildHasher> Index<S> {
         let (was_there, len) = (names.contains(hash), record.name.as_str().len());
         if !names.insert(hash, len) {
             return Noted::Full;
+        }
+        if !partial {
+            session.note_complete();
         }
         let instead = || self.departed.lock().instead_of(hash, record);
         let remember = |last| self.departed.lock().remember(hash, last);

@@ -53,6 +53,8 @@ pub struct Session {
     left_ms: AtomicU64,
     /// How often it has withdrawn everything.
     withdrawals: AtomicU64,
+    /// Whether it registered a complete copy: else it ends with its connection.
+    has_complete: AtomicBool,
     names: Mutex<SessionNames>,
 }
 
@@ -87,6 +89,7 @@ impl Session {
             lease_ends_ms: AtomicU64::new(lease_ends_ms),
             left_ms: AtomicU64::new(CONNECTED),
             withdrawals: AtomicU64::new(0),
+            has_complete: AtomicBool::new(false),
             names: Mutex::new(names),
         }
     }
@@ -135,6 +138,14 @@ impl Session {
 
     pub(super) fn note_withdrawal(&self) {
         self.withdrawals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_complete(&self) {
+        self.has_complete.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_complete(&self) -> bool {
+        self.has_complete.load(Ordering::Relaxed)
     }
 
     pub(super) fn names(&self) -> MutexGuard<'_, SessionNames> {
@@ -191,6 +202,10 @@ impl SessionNames {
         has_room && self.reserved.set(self.reserved.used() + bytes(len)).is_ok() && self.hashes.insert(hash)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
     pub(super) fn contains(&self, hash: NameHash) -> bool {
         self.hashes.contains(&hash)
     }
@@ -203,12 +218,6 @@ impl SessionNames {
             let left = self.reserved.used().saturating_sub(bytes(len)); // of two with one hash the first was counted
             let _ = self.reserved.set(left); // less than before
         }
-    }
-
-    /// Closes it if it has no names; whether it did.
-    pub(super) fn close_if_empty(&mut self) -> bool {
-        self.closed |= self.hashes.is_empty();
-        self.closed
     }
 
     /// Takes all names away. With `close`, no name can be added afterwards.

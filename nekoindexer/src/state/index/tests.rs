@@ -393,6 +393,26 @@ fn holder_of_a_part_is_listed_as_one_after_those_of_the_whole() {
     assert_eq!(setup.index.names(), 0);
 }
 
+/// A reader that is gone is no source; a holder may have lost the connection only.
+#[test]
+fn who_holds_parts_only_is_listed_as_long_as_it_is_connected() {
+    let (setup, [holder_of_all, reader, was_reader]) = Setup::with([1, 2, 3]);
+    setup.register(&holder_of_all, 1);
+    for session in [&reader, &was_reader] {
+        setup.register_partial(session, 1);
+    }
+    setup.register(&was_reader, 1);
+    for session in [&holder_of_all, &reader, &was_reader] {
+        setup.index.disconnected(session, setup.now);
+    }
+    let mut found = setup.found().remove(0).1;
+    found.sort_unstable_by_key(|holder| holder.addr);
+    assert_eq!(found, [holder(1), holder(3)]);
+    assert_eq!(setup.index.holders(), 2);
+    assert_eq!(setup.register_partial(&reader, 1), Noted::Full, "its connection is over");
+    setup.index.check();
+}
+
 #[test]
 fn newest_word_on_how_much_is_held_counts_and_the_whole_takes_least_room() {
     let (setup, [session]) = Setup::with([2]);
