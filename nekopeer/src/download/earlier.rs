@@ -84,7 +84,7 @@ impl Downloader {
         holders.dedup_by_key(|holder| holder.node);
         let found = self.ask_holders(&Target::new(own.record.clone(), holders), version).await?;
         let sources = begin_with(&found.sources, None);
-        let layout = self.find_layout(&found.record, sources, Prefetch::WholeFile, progress).await?;
+        let layout = self.find_layout(&found.record, sources, Prefetch::Bytes, progress).await?;
         Ok((Plan { layout: Some(layout), ..Plan::new(found, None) }, own.path.clone()))
     }
 

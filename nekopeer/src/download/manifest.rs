@@ -1,5 +1,5 @@
-//! Fetches the manifest of a version from a holder, unless the record implies it; in the same round trip all of a file of at most
-//! 1 MiB, if the holder is far.
+//! Fetches the manifest of a version from a holder, unless the record implies it; if the holder is far, in the same round trip all
+//! of a file of at most 1 MiB, or some chunks of a larger one.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -8,8 +8,11 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{Holder, Manifest, Record, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
-use tokio::time::{Instant, sleep_until, timeout};
+use nekoproto::{ByteRange, Cut, Holder, Manifest, Record, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep_until, timeout},
+};
 
 use super::{
     Downloader,
@@ -17,14 +20,15 @@ use super::{
     file::bases::Bases,
     plan::Layout,
     swarm::{
-        Begin, SILENCE_TOLD,
+        Begin, SECOND_STREAM_FROM, SILENCE_TOLD,
         busy::Busy,
         named,
         source::{FetchError, Source, UNIT_BYTES},
     },
 };
 use crate::{
-    content::outboard::Segments, failure::Failure, library::Library, peers::held, util::progress::Progress,
+    content::outboard::Segments, failure::Failure, library::Library, peers::held, state::choice::Target,
+    storage::partial, util::progress::Progress,
 };
 
 /// Sources asked for the manifest at once.
@@ -37,6 +41,9 @@ const CONNECT_ANOTHER_AFTER: Duration = Duration::from_millis(15);
 /// Speed of a source that is not asked twice, in bytes of its manifest per second, and their number for each chunk.
 const USUAL_SPEED: u64 = 4 * 1024 * 1024;
 const CHUNK_ENTRY_BYTES: u64 = 36;
+/// Chunks of average length of a larger file that are requested beside its manifest: more than a new connection sends in the round
+/// trip until the next request comes.
+const CHUNKS_AHEAD: u64 = 4;
 
 impl Downloader {
     /// The manifest of `record`, from the first of `sources` that delivers it, unless the record implies it. While one
@@ -72,11 +79,11 @@ impl Downloader {
                 next_at = Instant::now() + CONNECT_ANOTHER_AFTER;
                 if let Some((place, source)) = next {
                     let holder = begin[place].0;
-                    let with_file = source.as_ref().is_some_and(|at| prefetch.is_of_use(record, &holder, at));
+                    let ahead = source.as_ref().and_then(|at| prefetch.range(record, &holder, at));
                     if let Some(source) = &source {
-                        (is_asked, next_at) = (true, Instant::now() + time_for(record, source, with_file));
+                        (is_asked, next_at) = (true, Instant::now() + time_for(record, source, ahead));
                     }
-                    asked.push(async move { (place, self.step(record, &holder, source, with_file).await) });
+                    asked.push(async move { (place, self.step(record, &holder, source, ahead).await) });
                 }
             }
             if asked.is_empty() {
@@ -140,13 +147,30 @@ impl Downloader {
         found
     }
 
-    /// Connects to `holder`, or asks the `source` that is connected for the manifest; `with_file` for all of the file too.
+    /// Connects a second time to the only source of a large file: bytes come over it before it is known which chunks they are.
+    pub(super) fn connect_second(&self, target: &Target) -> Option<JoinHandle<Option<(Holder, Source)>>> {
+        let (record, &[holder]) = (target.record.clone(), &target.sources[..]) else { return None };
+        if record.size < SECOND_STREAM_FROM {
+            return None;
+        }
+        let (endpoint, library) = (Arc::clone(&self.endpoint), Arc::clone(&self.library));
+        Some(tokio::spawn(async move {
+            let mut source = Source::connect(&endpoint, &holder).await.ok()?;
+            let ask = move |library: &Arc<Library>| {
+                let ahead = Prefetch::Bytes.range(&record, &holder, &source);
+                prefetch(library, &mut source, &record, ahead).map(|()| source)
+            };
+            Some((holder, library.blocking(ask).await.ok()?))
+        }))
+    }
+
+    /// Connects to `holder`, or asks the `source` that is connected for the manifest, and for the bytes in `ahead`.
     async fn step(
         &self,
         record: &VerifiedRecord,
         holder: &Holder,
         source: Option<Source>,
-        with_file: bool,
+        ahead: Option<ByteRange>,
     ) -> Result<ManifestStep, FetchError> {
         let Some(source) = source else {
             return Source::connect(&self.endpoint, holder).await.map(ManifestStep::Connected);
@@ -156,12 +180,9 @@ impl Downloader {
         let ask = move |library: &Arc<Library>| {
             let mut source = source;
             source.ask_layout(&wanted)?;
-            // Unless its bytes are here.
-            if with_file && library.catalogue.with_content(&wanted.content).is_empty() {
-                source.prefetch(&wanted, Bases::find(&library.catalogue, &wanted).contents())?;
-                if is_origin && !library.is_listed() {
-                    source.ask_verdict(held(&wanted))?;
-                }
+            prefetch(library, &mut source, &wanted, ahead)?;
+            if is_origin && source.is_anonymous() && source.has_prefetched(wanted.size) {
+                source.ask_verdict(held(&wanted))?;
             }
             manifest_of(source, &wanted)
         };
@@ -179,15 +200,46 @@ fn be_next(waiting: &mut VecDeque<usize>, place: usize) {
 /// What is requested of a holder beside the manifest, before that says which chunks are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prefetch {
-    WholeFile,
+    Bytes,
     Nothing,
 }
 
 impl Prefetch {
-    /// Whether it saves a round trip that is worth the bytes.
-    fn is_of_use(self, record: &Record, holder: &Holder, source: &Source) -> bool {
-        self == Self::WholeFile && record.size <= UNIT_BYTES && source.is_far() && !holder.partial
+    /// The bytes for which it saves a round trip that is worth them: all, or a part of a file that many may begin to download now,
+    /// each with another one.
+    fn range(self, record: &Record, holder: &Holder, source: &Source) -> Option<ByteRange> {
+        let is_of_use = self == Self::Bytes && source.is_far() && !holder.partial;
+        if is_of_use { bytes_ahead(record.size) } else { None }
     }
+}
+
+/// Requests the bytes in `range`, unless they are here, or most of them.
+fn prefetch(
+    library: &Library,
+    source: &mut Source,
+    record: &Record,
+    range: Option<ByteRange>,
+) -> Result<(), FetchError> {
+    let catalogue = &library.catalogue;
+    let Some(range) = range.filter(|_| catalogue.with_content(&record.content).is_empty()) else {
+        return Ok(());
+    };
+    let bases = Bases::find(catalogue, record).contents();
+    // Of a large file with an earlier version here, or that was begun, many chunks are.
+    let are_many_here = || !bases.is_empty() || partial::is_begun(&library.data_dir, &record.name);
+    if range.len < record.size && are_many_here() {
+        return Ok(());
+    }
+    source.prefetch(record, range, bases)
+}
+
+/// All bytes of a file of so many, or a few chunks anywhere in it; `None` if too few fit into a unit.
+fn bytes_ahead(size: u64) -> Option<ByteRange> {
+    if size <= UNIT_BYTES {
+        return Some(ByteRange { offset: 0, len: size });
+    }
+    let len = CHUNKS_AHEAD * u64::from(Cut::for_size(size).average);
+    (len <= UNIT_BYTES).then(|| ByteRange { offset: rand::random_range(0..=size - len), len })
 }
 
 enum ManifestStep {
@@ -196,10 +248,9 @@ enum ManifestStep {
     Found(Option<Source>, (Manifest, Vec<u8>), Option<Segments>),
 }
 
-/// How long the manifest of `record` takes to come from an honest source.
-fn time_for(record: &Record, source: &Source, with_file: bool) -> Duration {
-    let file = if with_file { record.size } else { 0 };
-    let bytes = record.size / CHUNK_AVERAGE_MIN * CHUNK_ENTRY_BYTES + file;
+/// How long the manifest of `record` takes to come from an honest source, with the bytes in `ahead`.
+fn time_for(record: &Record, source: &Source, ahead: Option<ByteRange>) -> Duration {
+    let bytes = record.size / CHUNK_AVERAGE_MIN * CHUNK_ENTRY_BYTES + ahead.map_or(0, |range| range.len);
     let takes = source.round_trips() + Duration::from_micros(bytes * 1_000_000 / USUAL_SPEED);
     takes.clamp(ASK_ANOTHER_AFTER_MIN, ASK_ANOTHER_AFTER_MAX)
 }
@@ -211,4 +262,24 @@ fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<ManifestSt
         Ok(outboard) => ManifestStep::Found(Some(source), manifest, outboard),
         Err(_) => ManifestStep::Found(None, manifest, None), // reconnected when chunks are fetched
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_requested_ahead_lies_in_the_file_and_is_no_more_than_a_unit() {
+        for size in [1, UNIT_BYTES, UNIT_BYTES + 1, 3 * UNIT_BYTES, 1 << 30, 1 << 32] {
+            for _ in 0..100 {
+                let ByteRange { offset, len } = bytes_ahead(size).unwrap();
+                assert!(
+                    offset + len <= size && (1..=UNIT_BYTES).contains(&len),
+                    "{offset} + {len} of {size}"
+                );
+            }
+        }
+        assert_eq!(bytes_ahead(UNIT_BYTES).unwrap().len, UNIT_BYTES);
+        assert_eq!(bytes_ahead(1 << 40), None, "a unit has no whole chunk");
+    }
 }

@@ -257,9 +257,9 @@ impl Downloader {
         unless_ended(&self.library, name, work.stop, downloading).await
     }
 
-    /// Waits until the indexers list what was not here before, if this peer is listed.
+    /// Waits until the indexers list what was not here before, if this peer serves: one that serves what it downloads may end now.
     async fn listed(&self, done: &Downloaded) {
-        if !done.was_here {
+        if !done.was_here && self.library.is_serving {
             self.indexers.told(std::slice::from_ref(&done.record.name)).await;
         }
     }

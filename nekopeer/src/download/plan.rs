@@ -40,6 +40,14 @@ pub(crate) struct Layout {
     pub(super) begin: Begin,
 }
 
+impl Layout {
+    /// The same, to start with this connection too, if there is one.
+    pub(super) fn with(mut self, source: Option<(Holder, Source)>) -> Self {
+        self.begin.extend(source.map(|(holder, source)| (holder, Some(source))));
+        self
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Landing {
     /// Its path, or the folder for it; `None`: under its name in the share folder.

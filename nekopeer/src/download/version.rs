@@ -3,6 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use nekoproto::{VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
 use tokio_util::sync::CancellationToken;
 
@@ -54,8 +55,15 @@ impl Downloader {
             let found = match layout.take() {
                 Some(layout) => Ok(layout),
                 None => {
+                    let record = &target.record;
+                    let second = match &ready {
+                        Some(_) => None,
+                        None => self.connect_second(&target),
+                    };
                     let sources = begin_with(&target.sources, ready.take());
-                    self.find_layout(&target.record, sources, Prefetch::WholeFile, work.progress).await
+                    let found = self.find_layout(record, sources, Prefetch::Bytes, work.progress).await;
+                    let second = second.and_then(FutureExt::now_or_never).and_then(Result::ok).flatten();
+                    found.map(|layout| layout.with(second))
                 }
             };
             let obtained = match found {

@@ -100,6 +100,11 @@ pub(crate) fn sweep(data_dir: &Path) {
     found.filter(is_old).for_each(|file| drop(fs::remove_file(file.path()))); // or the next start does
 }
 
+/// Whether a download of `name` to a place on the disk of the data folder was interrupted.
+pub(crate) fn is_begun(data_dir: &Path, name: &FileName) -> bool {
+    data_dir.join(FOLDER).join(digits(name)).exists()
+}
+
 impl Place {
     /// Where the partial file of `name` for this place is.
     pub(crate) fn partial_path(&self, data_dir: &Path, name: &FileName) -> PathBuf {

@@ -156,6 +156,12 @@ impl Endpoint {
         self.listens_on.lock().filter(|bound| !bound.ip().is_loopback()).map(|bound| bound.port())
     }
 
+    /// Whether this node listens: hellos say where, to those that can connect there.
+    #[must_use]
+    pub fn listens(&self) -> bool {
+        self.listens_on.lock().is_some()
+    }
+
     /// Whether another way is known to `node` than to dial `addr`.
     #[must_use]
     pub fn knows_another_way(&self, node: NodeId, addr: SocketAddr) -> bool {

@@ -251,6 +251,10 @@ impl Crew {
             return;
         }
         match self.known.entry(holder.node) {
+            Entry::Occupied(mut connections) if source.is_some() => {
+                *connections.get_mut() += 1;
+                self.waiting.push_back((holder, source));
+            }
             Entry::Occupied(_) => transfer.is_also_at(&holder),
             Entry::Vacant(new) => {
                 new.insert(1);
@@ -267,8 +271,9 @@ impl Crew {
         while self.sources.len() < SOURCES_MAX {
             let Some((holder, source)) = self.waiting.pop_front() else { return };
             self.sources.spawn(run_source(Arc::clone(transfer), holder, source));
-            for _ in 1..streams {
-                *self.known.entry(holder.node).or_default() += 1;
+            let connections = self.known.entry(holder.node).or_default();
+            for _ in *connections..streams {
+                *connections += 1;
                 self.sources.spawn(run_source(Arc::clone(transfer), holder, None));
             }
         }

@@ -99,6 +99,13 @@ const _: () = assert!(UNIT_BYTES <= UNPACKED_BYTES_MAX);
 /// A source on another machine that took so long to connect is not in this network.
 const FAR_FROM: Duration = Duration::from_millis(10);
 
+/// Bytes that were requested packed, ahead of the list of chunks, for a reader of these bases: the reply is still to come.
+#[derive(Debug)]
+pub(crate) struct PrefetchedRange {
+    pub(crate) range: ByteRange,
+    pub(crate) bases: List<ContentHash, BASES_MAX>,
+}
+
 /// A data stream to one holder.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -106,8 +113,9 @@ pub(crate) struct Source {
     pace: Pace,
     round_trips: Duration,
     is_far: bool,
-    /// All of the file was requested packed, ahead of its list of chunks, for a reader of these bases: the answer is still to come.
-    prefetched: Option<List<ContentHash, BASES_MAX>>,
+    /// It was not told where this node listens, and takes it for no holder.
+    is_anonymous: bool,
+    prefetched: Option<PrefetchedRange>,
     /// What the origin was asked about last, when, and what it said.
     asked: Option<(Held, Instant)>,
     verdict: Option<Verdict>,
@@ -124,8 +132,10 @@ impl Source {
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
         let (endpoint, Holder { addr, node, .. }) = (Arc::clone(endpoint), *holder);
         let began = Instant::now();
+        let dialed_by = Arc::clone(&endpoint);
         let dialing = async move { endpoint.dial_node(addr, Purpose::Data, node).await };
         let connection = finished(tokio::spawn(dialing)).await?;
+        let is_anonymous = !dialed_by.listens();
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         let (pace, round_trips) = (Pace::default(), began.elapsed());
         let is_far = !addr.ip().is_loopback() && round_trips >= FAR_FROM;
@@ -134,6 +144,7 @@ impl Source {
             pace,
             round_trips,
             is_far,
+            is_anonymous,
             prefetched: None,
             asked: None,
             verdict: None,
@@ -149,6 +160,10 @@ impl Source {
     /// Whether it is on another machine, and no connection to it is fast at first.
     pub(crate) const fn is_far(&self) -> bool {
         self.is_far
+    }
+
+    pub(crate) const fn is_anonymous(&self) -> bool {
+        self.is_anonymous
     }
 
     /// The same, for a later download.
@@ -172,20 +187,25 @@ impl Source {
         Ok(self.stream.send(&DataRequest::Outboard(record.manifest))?)
     }
 
-    /// Requests all of the file packed, behind its layout, for a reader that has `bases`: the reply comes as that to
-    /// [`ask_packed`](Self::ask_packed) for all chunks does.
+    /// Requests a part of the file packed, behind its layout, for a reader that has `bases`: the reply comes as that to
+    /// [`ask_packed`](Self::ask_packed) for a run does.
     pub(crate) fn prefetch(
         &mut self,
         record: &Record,
+        range: ByteRange,
         bases: List<ContentHash, BASES_MAX>,
     ) -> Result<(), FetchError> {
-        let (content, range) = (record.content, ByteRange { offset: 0, len: record.size });
-        self.prefetched = Some(bases.clone());
-        Ok(self.stream.send(&DataRequest::Packed { content, range, bases })?)
+        self.prefetched = Some(PrefetchedRange { range, bases: bases.clone() });
+        Ok(self.stream.send(&DataRequest::Packed { content: record.content, range, bases })?)
     }
 
-    /// The bases of [`prefetch`](Self::prefetch), if its reply is the next that comes.
-    pub(crate) const fn take_prefetched(&mut self) -> Option<List<ContentHash, BASES_MAX>> {
+    /// Whether so many bytes were [requested ahead](Self::prefetch).
+    pub(crate) fn has_prefetched(&self, bytes: u64) -> bool {
+        self.prefetched.as_ref().is_some_and(|ahead| ahead.range.len == bytes)
+    }
+
+    /// What was [requested ahead](Self::prefetch), if its reply is the next that comes.
+    pub(crate) const fn take_prefetched(&mut self) -> Option<PrefetchedRange> {
         self.prefetched.take()
     }
 
@@ -239,9 +259,9 @@ impl Source {
         Ok(self.stream.send(&DataRequest::Packed { content, range, bases })?)
     }
 
-    /// Receives the grant for the oldest outstanding request, which was one for a packed run. Returns the bytes that follow.
-    pub(crate) fn packed(&mut self, manifest: &Manifest, run: &Range<usize>) -> Result<usize, FetchError> {
-        let asked = bytes_of(manifest, run).len + PACKING_BYTES_MAX;
+    /// Receives the grant for the oldest outstanding request, which was one for so many bytes, packed. Returns how many follow.
+    pub(crate) fn packed(&mut self, bytes: u64) -> Result<usize, FetchError> {
+        let asked = bytes + PACKING_BYTES_MAX;
         let grant = self.reply()?;
         let len = usize::try_from(grant.len).ok().filter(|_| grant.len <= asked);
         len.ok_or(FetchError::WrongLength { offered: grant.len, asked })
@@ -364,7 +384,7 @@ impl Source {
     }
 }
 
-fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {
+pub(super) fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {
     let offset = manifest.range(run.start).start;
     ByteRange { offset, len: manifest.range(run.end - 1).end - offset }
 }

@@ -5,6 +5,7 @@ mod sources;
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -61,9 +62,6 @@ pub(crate) struct Transfer {
     pub(super) over: CancellationToken,
     /// Whether the verified chunks are kept for the next attempt.
     pub(super) is_resumable: bool,
-    /// Whether its origin is asked behind the last chunk if this is the newest version. Of a peer that can be reached it would
-    /// note that it holds that, before the file is in its place.
-    pub(super) asks_origin: bool,
 }
 
 #[derive(Debug)]
@@ -197,7 +195,6 @@ impl Transfer {
             changed: Condvar::new(),
             over: CancellationToken::new(),
             is_resumable, // a pipe's partial file is unlinked, and no copy is kept
-            asks_origin: is_resumable && !downloader.library.is_listed(),
         }
     }
 
@@ -301,6 +298,17 @@ impl Transfer {
         let now = self.now();
         let mut state = self.state.lock();
         if state.ended || state.suspended { Next::Done } else { state.schedule.next(stream, now) }
+    }
+
+    /// Whether all that is missing was requested of some source.
+    pub(super) fn is_all_leased(&self) -> bool {
+        self.state.lock().schedule.is_all_leased()
+    }
+
+    /// Leases what is missing of `chunks`, which were requested already.
+    pub(super) fn lease(&self, stream: StreamId, chunks: Range<usize>) {
+        let now = self.now();
+        self.state.lock().schedule.lease(stream, chunks, now);
     }
 
     /// Waits for a change, at most `patience`.

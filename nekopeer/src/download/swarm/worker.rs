@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{FetchRefusal, Holder};
+use nekoproto::{ByteRange, FetchRefusal, Holder};
 
 mod packed;
 
 use self::packed::PackingPolicy;
 use super::{
     busy::Busy,
-    source::{FetchError, Source},
+    source::{FetchError, Source, bytes_of},
     transfer::{Transfer, WireRatio},
     verify::Verifier,
 };
@@ -42,12 +42,21 @@ enum Requested {
     /// A leased run or a part of it.
     Run {
         chunks: Range<usize>,
-        is_packed: bool,
+        form: Form,
         is_last: bool,
     },
     Have,
     /// Whether this is the newest version, which its origin knows.
     Verdict,
+}
+
+/// In which form a run was requested.
+#[derive(Clone, Copy)]
+enum Form {
+    Plain,
+    Packed,
+    /// These bytes packed, before it was known which chunks they are.
+    Prefetched(ByteRange),
 }
 
 #[derive(Clone, Copy)]
@@ -137,8 +146,8 @@ impl StreamWorker<'_> {
                 Requesting::Draining => Next::Wait,
             };
             match self.asked.pop_front() {
-                Some(Requested::Run { chunks, is_packed, .. }) => {
-                    match self.deliver(chunks.clone(), is_packed) {
+                Some(Requested::Run { chunks, form, .. }) => {
+                    match self.deliver(chunks.clone(), form) {
                         Ok(true) => {
                             (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
                             self.busy = Busy::default();
@@ -185,7 +194,7 @@ impl StreamWorker<'_> {
                 Next::Fetch(run) if self.is_packed(&run) => self.ask_packed(run)?,
                 Next::Fetch(run) => {
                     self.source.ask(&self.transfer.record, self.transfer.assembly.manifest(), &run)?;
-                    self.asked.push_back(Requested::Run { chunks: run, is_packed: false, is_last: true });
+                    self.asked.push_back(Requested::Run { chunks: run, form: Form::Plain, is_last: true });
                 }
                 next => {
                     self.ask_verdict()?;
@@ -193,14 +202,19 @@ impl StreamWorker<'_> {
                 }
             }
         }
+        if !self.is_verdict_asked && self.transfer.is_all_leased() {
+            self.ask_verdict()?;
+        }
         Ok(Next::Wait)
     }
 
-    /// Asks the origin, behind the last run that is asked of it, whether this is the newest version.
+    /// Asks the origin, behind the last run that is asked of it, whether this is the newest version: unless it would note that this
+    /// node holds that, before the file is in its place.
     fn ask_verdict(&mut self) -> Result<(), FetchError> {
         let is_last = self.asked.iter().any(|asked| matches!(asked, Requested::Run { .. }));
         let is_origin = self.holder.node == self.transfer.record.origin;
-        if is_last && is_origin && self.transfer.asks_origin && !self.is_verdict_asked {
+        let may_ask = is_origin && self.transfer.is_resumable && self.source.is_anonymous();
+        if is_last && may_ask && !self.is_verdict_asked {
             self.is_verdict_asked = true;
             self.source.ask_verdict(held(&self.transfer.record))?;
             self.asked.push_back(Requested::Verdict);
@@ -209,10 +223,12 @@ impl StreamWorker<'_> {
     }
 
     /// Receives the reply to the oldest request, which was one for this run; false to end the connection.
-    fn deliver(&mut self, run: Range<usize>, is_packed: bool) -> Result<bool, FetchError> {
+    fn deliver(&mut self, run: Range<usize>, form: Form) -> Result<bool, FetchError> {
         let manifest = Arc::clone(self.transfer.assembly.manifest());
-        if is_packed {
-            return self.receive_packed(&manifest, run);
+        match form {
+            Form::Plain => {}
+            Form::Packed => return self.receive_packed(bytes_of(&manifest, &run), run),
+            Form::Prefetched(range) => return self.receive_packed(range, run),
         }
         self.source.grant(&manifest, &run)?;
         self.came = WireRatio::PLAIN;

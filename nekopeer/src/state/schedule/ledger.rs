@@ -68,7 +68,7 @@ pub(super) struct Ledger {
     pub(super) hedged: HashMap<usize, StreamId>,
     /// Bytes that were taken over and came from the late stream all the same.
     pub(super) hedged_in_vain: u64,
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 #[derive(Debug)]

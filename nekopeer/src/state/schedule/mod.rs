@@ -74,6 +74,19 @@ impl Schedule {
         next
     }
 
+    /// Leases those of `chunks` to `stream` that are missing.
+    pub(crate) fn lease(&mut self, stream: StreamId, chunks: Range<usize>, now: Duration) {
+        for index in chunks {
+            if self.ledger.missing.contains(index) {
+                self.ledger.lease(stream, index..index + 1, now);
+            }
+        }
+    }
+
+    pub(crate) fn is_all_leased(&self) -> bool {
+        self.ledger.missing.is_clear()
+    }
+
     pub(crate) fn wants(&self, index: usize) -> bool {
         !self.ledger.had.contains(index)
     }

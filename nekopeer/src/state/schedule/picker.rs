@@ -20,6 +20,10 @@ const LEASE_BYTES_FIRST: u64 = 256 * 1024;
 /// Bounds of a lease, in bytes.
 const LEASE_BYTES_MIN: u64 = 256 * 1024;
 const LEASE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// So many leases of each stream are what is missing at least: the last ones are short, so that all streams end together.
+const LEASES_LEFT: u64 = 2;
+/// The last ones are at least so long: a stream has two, which are a round trip of 50 ms at 160 Mbit/s.
+const LAST_LEASE_BYTES: u64 = 512 * 1024;
 /// A lease is at most so many times as long as what the stream has delivered: a limit of its source lets the first bytes pass.
 const LEASE_GROWS_BY: u64 = 4;
 /// Maximum number of chunks examined for the rarest, to bound the cost of a choice.
@@ -61,7 +65,10 @@ pub(super) fn pick(
     };
     let start = start.unwrap_or_else(|| random.random_range(0..ledger.lens.len()));
     let run = match first_missing(ledger, order, &source.available, start) {
-        Some(first) => Some(run_of_missing(ledger, first, known.lease_bytes(), &source.available)),
+        Some(first) => {
+            let bytes = known.lease_bytes().min(share_of_rest(ledger));
+            Some(run_of_missing(ledger, first, bytes, &source.available))
+        }
         None => to_take_over(ledger, stream, known, &source.available, now),
     };
     run.map_or(Next::Wait, Next::Fetch)
@@ -116,6 +123,13 @@ fn first_missing(ledger: &Ledger, order: Order, available: &Availability, start:
         }
     }
     best.map(|(_, index)| index)
+}
+
+/// Bytes that each stream may lease of what is missing.
+fn share_of_rest(ledger: &Ledger) -> u64 {
+    let usual = ledger.bytes / ledger.lens.len().max(1) as u64;
+    let missing = ledger.missing.count_ones(..) as u64 * usual;
+    (missing / (LEASES_LEFT * ledger.streams.len().max(1) as u64)).max(LAST_LEASE_BYTES)
 }
 
 /// Consecutive missing chunks as rare as `first`, from `first` on: at least one, at most `bytes` bytes.

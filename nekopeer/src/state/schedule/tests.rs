@@ -77,6 +77,19 @@ fn runs_are_contiguous_and_bounded_but_never_empty() {
 }
 
 #[test]
+fn what_was_requested_ahead_is_leased_as_far_as_it_is_missing() {
+    let mut schedule = with_sources(in_order(&[10; 6], &[2]), 2);
+    schedule.lease(1, 1..4, NOW);
+    assert_eq!(schedule.next(2, NOW), Next::Fetch(0..1));
+    assert_eq!(schedule.next(2, NOW), Next::Fetch(4..6));
+    schedule.check();
+    schedule.closed(1);
+    assert_eq!(schedule.next(2, NOW), Next::Fetch(1..2), "it did not come");
+    assert_eq!(schedule.next(2, NOW), Next::Fetch(3..4));
+    schedule.check();
+}
+
+#[test]
 fn a_faster_stream_gets_longer_runs() {
     let lens = [64 * 1024; 1000];
     let mut schedule = with_sources(in_order(&lens, &[]), 2);
@@ -85,6 +98,19 @@ fn a_faster_stream_gets_longer_runs() {
     let Next::Fetch(fast) = schedule.next(1, NOW) else { panic!("nothing for the fast one") };
     let Next::Fetch(slow) = schedule.next(2, NOW) else { panic!("nothing for the slow one") };
     assert!(fast.len() > 20 * slow.len(), "{fast:?} {slow:?}");
+}
+
+/// What a lost packet held up comes all at once, and the stream seems fast.
+#[test]
+fn last_leases_are_short_however_fast_a_stream_seems() {
+    let mut schedule = with_sources(in_order(&[64 * 1024; 128], &[]), 2);
+    schedule.measured(1, 8 << 20, 0.001, NOW);
+    let mut lens = Vec::new();
+    while let Next::Fetch(run) = schedule.next(1, NOW) {
+        lens.push(run.len());
+    }
+    assert_eq!(lens[..3], [32, 24, 18], "a quarter of what is missing");
+    assert!(lens.iter().rev().skip(1).all(|len| *len >= 8), "{lens:?}");
 }
 
 #[test]

@@ -5,19 +5,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{Manifest, Packing};
+use nekoproto::{ByteRange, Manifest, Packing};
 
-use super::{Requested, StreamWorker, len};
+use super::{Form, Requested, StreamWorker, len};
 use crate::{
     content::packed::unpack,
     download::{
         file::bases::{BaseError, Bases},
         swarm::{
-            source::{FetchError, UNIT_BYTES},
+            source::{FetchError, PrefetchedRange, UNIT_BYTES},
             transfer::WireRatio,
         },
     },
-    state::schedule::Next,
 };
 
 /// Shorter runs are asked for as they are: there is little to save.
@@ -69,15 +68,15 @@ impl StreamWorker<'_> {
         self.packs.next(bytes, self.source.is_far(), assembly.bases())
     }
 
-    /// Leases all that is missing to the request for the whole file that was sent ahead, if there is one, perhaps with the question
-    /// behind it whether this is the newest version. False to end the connection: what is here changed since, and with it the bases
-    /// that the reply may name.
+    /// Leases what is missing of the chunks that were requested ahead, if some were, perhaps with the question behind them whether
+    /// this is the newest version. False to end the connection: what is here changed since, and with it the bases that the reply
+    /// may name.
     pub(super) fn lease_prefetched(&mut self) -> bool {
         let assembly = &self.transfer.assembly;
-        let Some(bases) = self.source.take_prefetched() else { return true };
-        let chunks = 0..assembly.manifest().chunks().len();
-        while let Next::Fetch(_) = self.transfer.next(self.id) {}
-        self.asked.push_back(Requested::Run { chunks, is_packed: true, is_last: true });
+        let Some(PrefetchedRange { range, bases }) = self.source.take_prefetched() else { return true };
+        let chunks = whole_chunks(assembly.manifest(), range);
+        self.transfer.lease(self.id, chunks.clone());
+        self.asked.push_back(Requested::Run { chunks, form: Form::Prefetched(range), is_last: true });
         if self.source.is_asked() {
             self.is_verdict_asked = true;
             self.asked.push_back(Requested::Verdict);
@@ -91,22 +90,17 @@ impl StreamWorker<'_> {
         for (chunks, is_last) in units(self.transfer.assembly.manifest(), run) {
             let manifest = self.transfer.assembly.manifest();
             self.source.ask_packed(&self.transfer.record, manifest, &chunks, bases.clone())?;
-            self.asked.push_back(Requested::Run { chunks, is_packed: true, is_last });
+            self.asked.push_back(Requested::Run { chunks, form: Form::Packed, is_last });
         }
         Ok(())
     }
 
-    /// Receives one run, unpacks, verifies and writes it; false to end the connection. A run that comes wrong after a base of
-    /// this reader is left to others and to this source, as it is: the base may be to blame. How long it took counts from the
-    /// reply before: a limit makes a short reply wait before its first byte.
-    pub(super) fn receive_packed(
-        &mut self,
-        manifest: &Manifest,
-        run: Range<usize>,
-    ) -> Result<bool, FetchError> {
-        let (began, offset) = (Instant::now(), manifest.range(run.start).start);
-        let bytes = self.source.packed(manifest, &run)?;
-        let plain = manifest.range(run.end - 1).end - offset;
+    /// Receives the bytes in `range`, unpacks them, and verifies and writes `run`, which they have; false to end the connection. A run
+    /// that comes wrong after a base of this reader is left to others and to this source, as it is: the base may be to blame. How
+    /// long it took counts from the reply before: a limit makes a short reply wait before its first byte.
+    pub(super) fn receive_packed(&mut self, range: ByteRange, run: Range<usize>) -> Result<bool, FetchError> {
+        let (began, plain) = (Instant::now(), range.len);
+        let bytes = self.source.packed(plain)?;
         self.packed.resize(bytes, 0);
         let (transfer, id, came) = (self.transfer, self.id, WireRatio { bytes: bytes as u64, run: plain });
         let each = |bytes, keeps_pace| transfer.came(id, came.unpacked(bytes), keeps_pace);
@@ -121,14 +115,20 @@ impl StreamWorker<'_> {
         if matches!(packing, Packing::Plain) {
             (self.packs.plain, self.came) = (PLAIN_RUNS, WireRatio::PLAIN);
         }
-        let taken = if unpacked {
-            self.verifier.begin(offset);
-            self.verifier.feed(offset, &self.buffer[..plain], |index, hash| {
-                transfer.assembly.has_segment(index, hash);
-            });
-            self.take(run.clone(), plain, true)
-        } else {
-            Err(FetchError::Corrupt)
+        let taken = match unpacked {
+            true if run.is_empty() => return Ok(true),
+            true => {
+                let manifest = transfer.assembly.manifest();
+                let (begin, end) = (manifest.range(run.start).start, manifest.range(run.end - 1).end);
+                self.buffer.copy_within(len(begin - range.offset)..len(end - range.offset), 0);
+                let held = len(end - begin);
+                self.verifier.begin(begin);
+                self.verifier.feed(begin, &self.buffer[..held], |index, hash| {
+                    transfer.assembly.has_segment(index, hash);
+                });
+                self.take(run.clone(), held, true)
+            }
+            false => Err(FetchError::Corrupt),
         };
         match taken {
             Err(FetchError::Corrupt) if matches!(packing, Packing::After { .. }) => {
@@ -169,6 +169,18 @@ fn unpacked(packing: &Packing, bytes: &[u8], bases: &Bases, run: &mut [u8]) -> R
     if is_done { Ok(true) } else { Err(FetchError::BadPacking) }
 }
 
+/// The chunks of which all bytes are in `range`.
+fn whole_chunks(manifest: &Manifest, range: ByteRange) -> Range<usize> {
+    let mut chunks = manifest.chunks_in(range.offset..range.offset + range.len);
+    while !chunks.is_empty() && manifest.range(chunks.start).start < range.offset {
+        chunks.start += 1;
+    }
+    while !chunks.is_empty() && manifest.range(chunks.end - 1).end > range.offset + range.len {
+        chunks.end -= 1;
+    }
+    chunks
+}
+
 /// Splits a lease into parts of at most [`UNIT_BYTES`] or one chunk; the last is marked.
 fn units(manifest: &Manifest, run: Range<usize>) -> Vec<(Range<usize>, bool)> {
     let (mut units, mut next) = (Vec::new(), run.start);
@@ -180,4 +192,21 @@ fn units(manifest: &Manifest, run: Range<usize>) -> Vec<(Range<usize>, bool)> {
         next = end;
     }
     units
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{Chunk, ChunkHash};
+
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_was_requested_in_part_is_left_out() {
+        let chunk = Chunk { len: 10, hash: ChunkHash::from_bytes([0; 32]) };
+        let manifest = Manifest::new(vec![chunk; 4]).unwrap();
+        let whole = |offset, len| whole_chunks(&manifest, ByteRange { offset, len });
+        assert_eq!([whole(0, 40), whole(0, 10), whole(10, 20)], [0..4, 0..1, 1..3]);
+        assert_eq!([whole(1, 39), whole(0, 39), whole(5, 30)], [1..4, 0..3, 1..3]);
+        assert!([whole(5, 10), whole(11, 3), whole(1, 9)].iter().all(Range::is_empty));
+    }
 }
