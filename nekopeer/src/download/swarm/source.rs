@@ -113,7 +113,7 @@ pub(crate) struct Source {
     pace: Pace,
     round_trips: Duration,
     is_far: bool,
-    /// It was not told where this node listens, and takes it for no holder.
+    /// It was not told where this node listens, and takes it for no holder and no subscriber.
     is_anonymous: bool,
     prefetched: Option<PrefetchedRange>,
     /// What the origin was asked about last, when, and what it said.
@@ -130,12 +130,11 @@ impl Source {
     /// Safe. The handshake goes on to its end: one that is cut off counts as one in which nobody proved the key, and
     /// its address would be left alone for a while because another source was faster.
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
-        let (endpoint, Holder { addr, node, .. }) = (Arc::clone(endpoint), *holder);
+        let (dialer, Holder { addr, node, .. }) = (Arc::clone(endpoint), *holder);
         let began = Instant::now();
-        let dialed_by = Arc::clone(&endpoint);
-        let dialing = async move { endpoint.dial_node(addr, Purpose::Data, node).await };
+        let dialing = async move { dialer.dial_node(addr, Purpose::Data, node).await };
         let connection = finished(tokio::spawn(dialing)).await?;
-        let is_anonymous = !dialed_by.listens();
+        let is_anonymous = !endpoint.listens(); // nor did it before
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         let (pace, round_trips) = (Pace::default(), began.elapsed());
         let is_far = !addr.ip().is_loopback() && round_trips >= FAR_FROM;
