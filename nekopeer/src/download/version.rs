@@ -56,10 +56,7 @@ impl Downloader {
                 Some(layout) => Ok(layout),
                 None => {
                     let record = &target.record;
-                    let second = match &ready {
-                        Some(_) => None,
-                        None => self.connect_second(&target),
-                    };
+                    let second = if ready.is_some() { None } else { self.connect_second(&target) };
                     let sources = begin_with(&target.sources, ready.take());
                     let found = self.find_layout(record, sources, Prefetch::Bytes, work.progress).await;
                     let second = second.and_then(FutureExt::now_or_never).and_then(Result::ok).flatten();

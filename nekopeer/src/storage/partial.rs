@@ -102,14 +102,18 @@ pub(crate) fn sweep(data_dir: &Path) {
 
 /// Whether a download of `name` to a place on the disk of the data folder was interrupted.
 pub(crate) fn is_begun(data_dir: &Path, name: &FileName) -> bool {
-    data_dir.join(FOLDER).join(digits(name)).exists()
+    usual_path(data_dir, name).exists()
+}
+
+fn usual_path(data_dir: &Path, name: &FileName) -> PathBuf {
+    data_dir.join(FOLDER).join(digits(name))
 }
 
 impl Place {
     /// Where the partial file of `name` for this place is.
     pub(crate) fn partial_path(&self, data_dir: &Path, name: &FileName) -> PathBuf {
         match *self.folder.is_on_disk_of_data.get_or_init(|| self.is_on_disk_of(data_dir)) {
-            true => data_dir.join(FOLDER).join(digits(name)),
+            true => usual_path(data_dir, name),
             false => beside(data_dir, name, &self.path),
         }
     }

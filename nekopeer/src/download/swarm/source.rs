@@ -195,7 +195,7 @@ impl Source {
         bases: List<ContentHash, BASES_MAX>,
     ) -> Result<(), FetchError> {
         self.prefetched = Some(PrefetchedRange { range, bases: bases.clone() });
-        Ok(self.stream.send(&DataRequest::Packed { content: record.content, range, bases })?)
+        self.ask_packed(record, range, bases)
     }
 
     /// Whether so many bytes were [requested ahead](Self::prefetch).
@@ -245,17 +245,15 @@ impl Source {
         if grant.len == asked { Ok(()) } else { Err(FetchError::WrongLength { offered: grant.len, asked }) }
     }
 
-    /// Requests the chunks `run` packed, for a reader that has `bases`: [`packed`](Self::packed) receives the grant, and then
+    /// Requests the bytes in `range` packed, for a reader that has `bases`: [`packed`](Self::packed) receives the grant, and then
     /// [`receive`](Self::receive) the bytes.
     pub(crate) fn ask_packed(
         &mut self,
         record: &Record,
-        manifest: &Manifest,
-        run: &Range<usize>,
+        range: ByteRange,
         bases: List<ContentHash, BASES_MAX>,
     ) -> Result<(), FetchError> {
-        let (content, range) = (record.content, bytes_of(manifest, run));
-        Ok(self.stream.send(&DataRequest::Packed { content, range, bases })?)
+        Ok(self.stream.send(&DataRequest::Packed { content: record.content, range, bases })?)
     }
 
     /// Receives the grant for the oldest outstanding request, which was one for so many bytes, packed. Returns how many follow.

@@ -14,7 +14,7 @@ mod packed;
 use self::packed::PackingPolicy;
 use super::{
     busy::Busy,
-    source::{FetchError, Source, bytes_of},
+    source::{FetchError, Source},
     transfer::{Transfer, WireRatio},
     verify::Verifier,
 };
@@ -42,21 +42,13 @@ enum Requested {
     /// A leased run or a part of it.
     Run {
         chunks: Range<usize>,
-        form: Form,
+        /// The bytes that were requested packed: those of the chunks, or more where it was not known yet which chunks they are.
+        packed: Option<ByteRange>,
         is_last: bool,
     },
     Have,
     /// Whether this is the newest version, which its origin knows.
     Verdict,
-}
-
-/// In which form a run was requested.
-#[derive(Clone, Copy)]
-enum Form {
-    Plain,
-    Packed,
-    /// These bytes packed, before it was known which chunks they are.
-    Prefetched(ByteRange),
 }
 
 #[derive(Clone, Copy)]
@@ -146,8 +138,8 @@ impl StreamWorker<'_> {
                 Requesting::Draining => Next::Wait,
             };
             match self.asked.pop_front() {
-                Some(Requested::Run { chunks, form, .. }) => {
-                    match self.deliver(chunks.clone(), form) {
+                Some(Requested::Run { chunks, packed, .. }) => {
+                    match self.deliver(chunks.clone(), packed) {
                         Ok(true) => {
                             (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
                             self.busy = Busy::default();
@@ -194,7 +186,7 @@ impl StreamWorker<'_> {
                 Next::Fetch(run) if self.is_packed(&run) => self.ask_packed(run)?,
                 Next::Fetch(run) => {
                     self.source.ask(&self.transfer.record, self.transfer.assembly.manifest(), &run)?;
-                    self.asked.push_back(Requested::Run { chunks: run, form: Form::Plain, is_last: true });
+                    self.asked.push_back(Requested::Run { chunks: run, packed: None, is_last: true });
                 }
                 next => {
                     self.ask_verdict()?;
@@ -223,14 +215,11 @@ impl StreamWorker<'_> {
     }
 
     /// Receives the reply to the oldest request, which was one for this run; false to end the connection.
-    fn deliver(&mut self, run: Range<usize>, form: Form) -> Result<bool, FetchError> {
-        let manifest = Arc::clone(self.transfer.assembly.manifest());
-        match form {
-            Form::Plain => {}
-            Form::Packed => return self.receive_packed(bytes_of(&manifest, &run), run),
-            Form::Prefetched(range) => return self.receive_packed(range, run),
+    fn deliver(&mut self, run: Range<usize>, packed: Option<ByteRange>) -> Result<bool, FetchError> {
+        if let Some(range) = packed {
+            return self.receive_packed(range, run);
         }
-        self.source.grant(&manifest, &run)?;
+        self.source.grant(self.transfer.assembly.manifest(), &run)?;
         self.came = WireRatio::PLAIN;
         self.receive(run)
     }

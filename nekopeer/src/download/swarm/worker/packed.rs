@@ -7,13 +7,13 @@ use std::{
 
 use nekoproto::{ByteRange, Manifest, Packing};
 
-use super::{Form, Requested, StreamWorker, len};
+use super::{Requested, StreamWorker, len};
 use crate::{
     content::packed::unpack,
     download::{
         file::bases::{BaseError, Bases},
         swarm::{
-            source::{FetchError, PrefetchedRange, UNIT_BYTES},
+            source::{FetchError, PrefetchedRange, UNIT_BYTES, bytes_of},
             transfer::WireRatio,
         },
     },
@@ -76,7 +76,7 @@ impl StreamWorker<'_> {
         let Some(PrefetchedRange { range, bases }) = self.source.take_prefetched() else { return true };
         let chunks = whole_chunks(assembly.manifest(), range);
         self.transfer.lease(self.id, chunks.clone());
-        self.asked.push_back(Requested::Run { chunks, form: Form::Prefetched(range), is_last: true });
+        self.asked.push_back(Requested::Run { chunks, packed: Some(range), is_last: true });
         if self.source.is_asked() {
             self.is_verdict_asked = true;
             self.asked.push_back(Requested::Verdict);
@@ -86,11 +86,11 @@ impl StreamWorker<'_> {
 
     /// Asks for a lease in parts of [`UNIT_BYTES`].
     pub(super) fn ask_packed(&mut self, run: Range<usize>) -> Result<(), FetchError> {
-        let bases = self.transfer.assembly.bases().contents();
-        for (chunks, is_last) in units(self.transfer.assembly.manifest(), run) {
-            let manifest = self.transfer.assembly.manifest();
-            self.source.ask_packed(&self.transfer.record, manifest, &chunks, bases.clone())?;
-            self.asked.push_back(Requested::Run { chunks, form: Form::Packed, is_last });
+        let (bases, manifest) = (self.transfer.assembly.bases().contents(), self.transfer.assembly.manifest());
+        for (chunks, is_last) in units(manifest, run) {
+            let range = bytes_of(manifest, &chunks);
+            self.source.ask_packed(&self.transfer.record, range, bases.clone())?;
+            self.asked.push_back(Requested::Run { chunks, packed: Some(range), is_last });
         }
         Ok(())
     }
