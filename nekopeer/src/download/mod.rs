@@ -250,7 +250,7 @@ impl Downloader {
         let downloading = async {
             let plan = planning.await?;
             let (mut done, origin) = self.carry_out_newest(plan, &work).await?;
-            tokio::join!(self.listed(&done), self.confirm(&done.record, origin));
+            tokio::join!(self.listed([&done]), self.confirm(&done.record, origin));
             done.look_again(&self.library);
             Ok(done)
         };
@@ -258,9 +258,10 @@ impl Downloader {
     }
 
     /// Waits until the indexers list what was not here before, if this peer serves: one that serves what it downloads may end now.
-    async fn listed(&self, done: &Downloaded) {
-        if !done.was_here && self.library.is_serving {
-            self.indexers.told(std::slice::from_ref(&done.record.name)).await;
+    async fn listed(&self, done: impl IntoIterator<Item = &Downloaded>) {
+        if self.library.is_serving {
+            let new = done.into_iter().filter(|done| !done.was_here).map(|done| done.record.name.clone());
+            self.indexers.told(&new.collect::<Vec<_>>()).await;
         }
     }
 

@@ -224,8 +224,6 @@ impl Downloader {
             stored
         };
         let stored = self.library.blocking(store).await;
-        let kept = stored.iter().filter_map(|(_, entry)| entry.as_ref().ok());
-        self.indexers.offer(kept.map(|entry| &entry.record)).await;
         stored.into_iter().map(|(arrived, entry)| (arrived, entry.map(|entry| entry.path))).collect()
     }
 }

@@ -52,11 +52,6 @@ impl Downloads {
         };
         let plan = Plan { ready, ..Plan::new(target, options.output.clone()) };
         let downloading = self.downloader.carry_out_newest(plan, &work);
-        let downloading = async {
-            let done = downloading.await?;
-            self.downloader.listed(&done.0).await;
-            Ok(done)
-        };
         let got = unless_ended(&self.downloader.library, &name, &stop, downloading).await;
         match &got {
             Ok((done, _)) => done.sources.iter().for_each(|source| {

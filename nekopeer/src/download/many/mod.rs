@@ -161,7 +161,7 @@ impl Downloads {
                 done.iter().flatten().filter_map(|(_, outcome)| Some(outcome.as_ref().ok()?.record.clone()));
             let asked: Vec<VerifiedRecord> =
                 records.filter(|record| !self.away.contains(&record.origin)).collect();
-            let peers = Arc::clone(&self.peers);
+            let (peers, downloader) = (Arc::clone(&self.peers), Arc::clone(&self.downloader));
             let piece = match self.ahead.take() {
                 Some(piece) => piece,
                 None => {
@@ -169,12 +169,15 @@ impl Downloads {
                     Box::pin(self.reserve_next().find()).await
                 }
             };
-            // The origins of one piece are asked while the next is downloaded, and the one after that is looked for.
+            // The origins of one piece are asked, and the indexers list it, while the next is downloaded, and the one after that is
+            // looked for.
             self.take_further(false).await;
             let further = self.reserve_next();
             let Portion { names: next, found } = piece;
             let (fetching, finding) = (Box::pin(self.fetch(found)), Box::pin(further.find())); // they are large
-            let (away, (), ahead) = tokio::join!(peers.confirm(asked), fetching, finding);
+            let new = done.iter().flatten().filter_map(|(_, outcome)| outcome.as_ref().ok());
+            let (away, (), (), ahead) =
+                tokio::join!(peers.confirm(asked), downloader.listed(new), fetching, finding);
             self.away.extend(away);
             self.ahead = (!ahead.names.is_empty()).then_some(ahead);
             if !next.is_empty() {

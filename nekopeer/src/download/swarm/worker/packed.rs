@@ -86,7 +86,8 @@ impl StreamWorker<'_> {
 
     /// Asks for a lease in parts of [`UNIT_BYTES`].
     pub(super) fn ask_packed(&mut self, run: Range<usize>) -> Result<(), FetchError> {
-        let (bases, manifest) = (self.transfer.assembly.bases().contents(), self.transfer.assembly.manifest());
+        let (bases, manifest) =
+            (self.transfer.assembly.bases().contents(), self.transfer.assembly.manifest());
         for (chunks, is_last) in units(manifest, run) {
             let range = bytes_of(manifest, &chunks);
             self.source.ask_packed(&self.transfer.record, range, bases.clone())?;
