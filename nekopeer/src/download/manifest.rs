@@ -1,5 +1,6 @@
-//! Fetches the manifest of a version from a holder, unless the record implies it; if the holder is far, in the same round trip all
-//! of a file of at most 1 MiB, or some chunks of a larger one.
+//! Fetches the manifest of a version from a holder, unless the record implies it, and prefetches bytes of the file from a far one.
+//!
+//! These are all of a file of at most 1 MiB, or some chunks of a larger one: they come in the manifest's round trip.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -181,7 +182,7 @@ impl Downloader {
             let mut source = source;
             source.ask_layout(&wanted)?;
             prefetch(library, &mut source, &wanted, ahead)?;
-            if is_origin && source.is_anonymous() && source.has_prefetched(wanted.size) {
+            if is_origin && source.is_unlisted() && source.has_prefetched(wanted.size) {
                 source.ask_verdict(held(&wanted))?;
             }
             manifest_of(source, &wanted)

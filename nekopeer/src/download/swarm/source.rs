@@ -114,7 +114,7 @@ pub(crate) struct Source {
     round_trips: Duration,
     is_far: bool,
     /// It was not told where this node listens, and takes it for no holder and no subscriber.
-    is_anonymous: bool,
+    is_unlisted: bool,
     prefetched: Option<PrefetchedRange>,
     /// What the origin was asked about last, when, and what it said.
     asked: Option<(Held, Instant)>,
@@ -134,7 +134,7 @@ impl Source {
         let began = Instant::now();
         let dialing = async move { dialer.dial_node(addr, Purpose::Data, node).await };
         let connection = finished(tokio::spawn(dialing)).await?;
-        let is_anonymous = !endpoint.listens(); // nor did it before
+        let is_unlisted = !endpoint.listens(); // nor did it before
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         let (pace, round_trips) = (Pace::default(), began.elapsed());
         let is_far = !addr.ip().is_loopback() && round_trips >= FAR_FROM;
@@ -143,7 +143,7 @@ impl Source {
             pace,
             round_trips,
             is_far,
-            is_anonymous,
+            is_unlisted,
             prefetched: None,
             asked: None,
             verdict: None,
@@ -161,8 +161,8 @@ impl Source {
         self.is_far
     }
 
-    pub(crate) const fn is_anonymous(&self) -> bool {
-        self.is_anonymous
+    pub(crate) const fn is_unlisted(&self) -> bool {
+        self.is_unlisted
     }
 
     /// The same, for a later download.

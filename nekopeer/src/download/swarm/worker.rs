@@ -205,7 +205,7 @@ impl StreamWorker<'_> {
     fn ask_verdict(&mut self) -> Result<(), FetchError> {
         let is_last = self.asked.iter().any(|asked| matches!(asked, Requested::Run { .. }));
         let is_origin = self.holder.node == self.transfer.record.origin;
-        let may_ask = is_origin && self.transfer.is_resumable && self.source.is_anonymous();
+        let may_ask = is_origin && self.transfer.is_resumable && self.source.is_unlisted();
         if is_last && may_ask && !self.is_verdict_asked {
             self.is_verdict_asked = true;
             self.source.ask_verdict(held(&self.transfer.record))?;
