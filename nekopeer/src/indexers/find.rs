@@ -13,6 +13,7 @@ use nekoproto::{
     transport::{Endpoint, call_within},
 };
 use rayon::{iter::ParallelIterator, slice::ParallelSlice};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{
@@ -67,9 +68,9 @@ impl Indexers {
             limit: u16::try_from(limit.min(LISTED_MAX)).unwrap_or(u16::MAX),
             ..FindRequest::new(search.clone(), ttl_hops)
         };
-        let asked = self.asked(via).count();
+        let (asked, first) = (self.asked(via).count(), CancellationToken::new());
         let asking = self.asked(via).map(async |one| {
-            let answer = one.while_alive(asked > 1, ask(one, &request, self.query_deadline)).await;
+            let answer = one.while_alive(&first, ask(one, &request, self.query_deadline)).await;
             (one.tag(), answer)
         });
         let answers = join_all(asking).await;

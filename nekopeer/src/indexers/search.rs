@@ -21,12 +21,13 @@ use nekoproto::{
 };
 use parking_lot::Mutex;
 use tarpc::client::RpcError;
+use tokio_util::sync::CancellationToken;
 
 use self::merging::absorb;
 pub(super) use self::merging::addresses;
 use super::{
     Indexers,
-    session::{Session, failed, unreachable},
+    session::{Session, failed, sender, unreachable},
     via::{Connected, Via},
 };
 use crate::{
@@ -61,7 +62,7 @@ impl Asked<'_> {
             Self::Session(session) => {
                 session.remote().map_or_else(|| NodeTag::of_addr(session.addr()), |node| node.tag())
             }
-            Self::Via(connected) => connected.at.node.tag(),
+            Self::Via(connected) => connected.remote.node.tag(),
         }
     }
 
@@ -78,38 +79,36 @@ impl Asked<'_> {
     pub(super) fn unreachable(self, why: impl Into<Cause>) -> Failure {
         let indexer = match self {
             Self::Session(session) => session.addr(),
-            Self::Via(connected) => connected.at.addr,
+            Self::Via(connected) => connected.remote.addr,
         };
         unreachable(indexer, &why.into())
     }
 
     /// What calls it, it as one that names holders, and the time that an answer has which takes it `limit`: the link to it
-    /// takes as long again as it took to connect, if it was not connected before.
+    /// takes a round trip, or as long as it took to connect, if it was not connected before.
     pub(super) async fn client(
         self,
         limit: Duration,
     ) -> Result<(IndexerServiceClient, Sender, Duration), Failure> {
         let began = Instant::now();
-        let (client, sender) = match self {
+        let (client, remote) = match self {
             Self::Session(session) => {
                 let asked = session.asked_within(HANDSHAKE_TIMEOUT).await;
                 asked.ok_or_else(|| self.unreachable(session.why_away()))?
             }
-            Self::Via(Connected { at, is_local, client, .. }) => {
-                (client.clone(), Sender { at: *at, is_local: *is_local })
-            }
+            Self::Via(Connected { remote, client, .. }) => (client.clone(), *remote),
         };
-        Ok((client, sender, limit + began.elapsed()))
+        Ok((client, sender(&remote), limit + began.elapsed().max(remote.round_trip)))
     }
 
-    /// What it is `asked`; if there are others, an own indexer that gives no sign of life is not waited for.
+    /// What it is `asked`; once another one has `answered`, an own indexer that gives no sign of life is not waited for.
     pub(super) async fn while_alive<T>(
         self,
-        has_others: bool,
+        answered: &CancellationToken,
         asked: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let Self::Session(session) = self else { return asked.await };
-        let answer = session.while_alive(has_others, asked).await;
+        let Self::Session(session) = self else { return asked.await.inspect(|_| answered.cancel()) };
+        let answer = session.while_alive(answered, asked).await;
         answer.unwrap_or_else(|| Err(self.unreachable("it does not answer")))
     }
 }
@@ -221,10 +220,10 @@ impl Indexers {
         let (mut answered, mut failure) = (false, None);
         let wishes = (wishes, self.query_deadline); // for each call as for a single query
         let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
-        let has_others = self.asked(via).nth(1).is_some();
+        let first = CancellationToken::new();
         let asking = self
             .asked(via)
-            .map(|asked| asked.while_alive(has_others, ask_one(asked, ttl_hops, msg_id, names, wishes)));
+            .map(|asked| asked.while_alive(&first, ask_one(asked, ttl_hops, msg_id, names, wishes)));
         let mut answers: FuturesUnordered<_> = asking.collect();
         while let Some(answer) = answers.next().await {
             match answer {
@@ -255,7 +254,7 @@ impl Indexers {
             for (msg_id, names) in &batches {
                 let (asked, wishes) = (Asked::Session(session), (&Wishes::default(), self.query_deadline));
                 let asking = ask_one(asked, TTL_DEFAULT, *msg_id, names, wishes);
-                let replies = asked.while_alive(false, asking).await;
+                let replies = asked.while_alive(&CancellationToken::new(), asking).await;
                 let Ok(replies) = replies else { return };
                 for (name, hit) in names.iter().zip(replies).flat_map(|(name, (_, reply))| {
                     reply.hits.into_vec().into_iter().map(move |hit| (name, hit))

@@ -26,6 +26,7 @@ use tokio::{
     sync::{Notify, watch},
     time::{sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     failure::{Failure, FailureKind, Reason},
@@ -214,32 +215,36 @@ impl Session {
         Ok(())
     }
 
-    /// What asks this indexer, and it as one that names holders; waits for the first attempt to connect, at most `patience`.
+    /// What asks this indexer, and who that is; waits for the first attempt to connect, at most `patience`.
     /// It may still refuse this node: then what it is asked fails.
-    pub(super) async fn asked_within(&self, patience: Duration) -> Option<(IndexerServiceClient, Sender)> {
+    pub(super) async fn asked_within(&self, patience: Duration) -> Option<(IndexerServiceClient, Remote)> {
         // A timeout shows as a missing client below.
         drop(timeout(patience, self.link.tried_early()).await);
-        let (client, remote) = self.link.early_client()?;
-        Some((client, sender(&remote)))
+        self.link.early_client()
     }
 
-    /// The answer that is `asked` for; if there are others to ask, `None` as soon as the indexer is unresponsive.
+    /// The answer that is `asked` for, which is noted in `answered`; `None` if the indexer is unresponsive after another one
+    /// has. Until then all may be far away.
     ///
     /// # Cancel safety
     /// That of `asked`.
     pub(super) async fn while_alive<T, E>(
         &self,
-        has_others: bool,
+        answered: &CancellationToken,
         asked: impl Future<Output = Result<T, E>>,
     ) -> Option<Result<T, E>> {
+        let silent = async {
+            answered.cancelled().await;
+            self.until_unresponsive().await;
+        };
         tokio::select! {
             biased;
-            answer = self.noted(asked) => Some(answer),
-            () = self.until_unresponsive(), if has_others => None,
+            answer = self.noted(asked) => Some(answer.inspect(|_| answered.cancel())),
+            () = silent => None,
         }
     }
 
-    /// Completes when the indexer, which was asked something just now, answers neither that nor anything else in time. One
+    /// Completes when the indexer, which was asked something before, answers neither that nor anything else in time. One
     /// that only takes long for its answer is waited for.
     async fn until_unresponsive(&self) {
         if self.asked_within(SILENT_MAX).await.is_none() {
@@ -286,7 +291,7 @@ impl Session {
     }
 }
 
-fn sender(remote: &Remote) -> Sender {
+pub(super) fn sender(remote: &Remote) -> Sender {
     Sender { at: IndexerAddr { addr: remote.addr, node: remote.node }, is_local: remote.is_local() }
 }
 

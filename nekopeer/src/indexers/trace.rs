@@ -5,12 +5,16 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use nekoproto::{
     FileName, MsgId, NoAnswer, QueryReply, QueryRequest, TraceHop, TraceReply,
-    limits::HANDSHAKE_TIMEOUT,
     transport::{call_within, is_found},
 };
 use tarpc::client::RpcError;
+use tokio_util::sync::CancellationToken;
 
-use super::{Indexers, search::no_indexer, session::Session};
+use super::{
+    Indexers,
+    search::{Asked, no_indexer},
+    session::Session,
+};
 use crate::failure::Failure;
 
 impl Indexers {
@@ -23,10 +27,10 @@ impl Indexers {
         // The same id for all indexers, as every query has: the network handles it once.
         let request =
             QueryRequest { trace: true, ..QueryRequest::new(MsgId::random(), name.clone(), ttl_hops) };
-        let has_others = self.sessions.len() > 1;
+        let first = CancellationToken::new();
         let asked = self.sessions().map(async |session| {
             let (began, asking) = (Instant::now(), ask(session, self.query_deadline, request.clone()));
-            let reply = session.while_alive(has_others, asking).await.unwrap_or(Err(NoAnswer::Late));
+            let reply = session.while_alive(&first, asking).await.unwrap_or(Err(NoAnswer::Late));
             let asked = TraceHop {
                 node: session.remote(),
                 addr: Some(session.addr()).filter(|addr| is_found(*addr)),
@@ -46,10 +50,9 @@ impl Indexers {
 }
 
 async fn ask(session: &Session, limit: Duration, request: QueryRequest) -> Result<QueryReply, NoAnswer> {
-    let began = Instant::now();
-    match session.asked_within(HANDSHAKE_TIMEOUT).await {
-        None => Err(NoAnswer::Away),
-        Some((client, _)) => match client.query(call_within(limit + began.elapsed()), request).await {
+    match Asked::Session(session).client(limit).await {
+        Err(_) => Err(NoAnswer::Away),
+        Ok((client, _, limit)) => match client.query(call_within(limit), request).await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(refusal)) => Err(NoAnswer::Refused(refusal)),
             Err(RpcError::DeadlineExceeded) => Err(NoAnswer::Late),

@@ -11,13 +11,16 @@ use nekoindexer::announce;
 use nekoproto::{
     Cause, IndexerAddr, IndexerServiceClient, NodeId, PeerService, Purpose, Role,
     limits::HANDSHAKE_TIMEOUT,
-    transport::{ConnectError, Connection, control},
+    transport::{ConnectError, Connection, Remote, control},
 };
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
-use super::{Indexers, session::Session};
+use super::{
+    Indexers,
+    session::{Session, sender},
+};
 use crate::{
     library::Library,
     serve::control::PeerControl,
@@ -42,8 +45,7 @@ pub struct Via {
 
 #[derive(Debug)]
 pub(super) struct Connected {
-    pub(super) at: IndexerAddr,
-    pub(super) is_local: bool,
+    pub(super) remote: Remote,
     pub(super) client: IndexerServiceClient,
     _driver: AbortOnDropHandle<()>,
 }
@@ -136,7 +138,7 @@ impl Indexers {
             match asked {
                 Some(Asked::Own(at)) => good.push(at),
                 Some(Asked::New(new)) => {
-                    good.push(new.at);
+                    good.push(sender(&new.remote).at);
                     connected.push(new);
                 }
                 None => {}
@@ -172,27 +174,26 @@ impl Indexers {
     pub(super) async fn connect_to(&self, at: IndexerAddr) -> Option<Connected> {
         // At that address alone: whoever names an indexer may name it as a holder that is behind itself.
         let dialing = self.endpoint.dial_node_at(at.addr, Purpose::Control, at.node);
-        self.open(at, dialing).await.ok()
+        self.open(dialing).await.ok()
     }
 
     async fn dial(&self, at: IndexerAddr) -> (SocketAddr, Result<Connected, Cause>) {
         let dialing = self.endpoint.dial(at.addr, Purpose::Control, Some(at.node));
-        (at.addr, self.open(at, dialing).await)
+        (at.addr, self.open(dialing).await)
     }
 
     async fn open(
         &self,
-        at: IndexerAddr,
         dialing: impl Future<Output = Result<Connection, ConnectError>>,
     ) -> Result<Connected, Cause> {
         match timeout(HANDSHAKE_TIMEOUT, dialing).await {
             Ok(Ok(connection)) if connection.remote.role == Role::Indexer => {
-                let is_local = connection.remote.is_local();
-                let control = PeerControl::new(&self.library, connection.remote);
+                let remote = connection.remote;
+                let control = PeerControl::new(&self.library, remote);
                 let (client, driver) =
                     control::open(connection.io, control.serve(), IndexerServiceClient::from);
                 let driver = AbortOnDropHandle::new(self.library.tasks.tracker.spawn(driver));
-                Ok(Connected { at, is_local, client, _driver: driver })
+                Ok(Connected { remote, client, _driver: driver })
             }
             Ok(Ok(_)) => Err("it is no indexer".into()),
             Ok(Err(ConnectError::OtherNode { expected, found })) => {

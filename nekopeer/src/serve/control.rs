@@ -164,7 +164,7 @@ fn subscribe(library: &Library, held: &Held, told: Version, holder: Holder, now:
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::{sync::mpsc, time::Duration};
 
     use futures::{FutureExt, future::join_all};
     use nekoproto::{FileName, Identity, NodeId, Role};
@@ -192,7 +192,7 @@ mod tests {
         let reader = |seed: u16| {
             let (node, addr) = (identity(seed).id(), SocketAddr::from(([192, 0, 2, 1], seed)));
             let (role, here, listens_at, reaches_us_at) = (Role::Peer, addr.ip(), Some(addr), None);
-            Remote { node, role, addr, listens_at, here, reaches_us_at }
+            Remote { node, role, addr, listens_at, here, reaches_us_at, round_trip: Duration::ZERO }
         };
         let readers: Vec<Remote> = (1..=READERS).map(reader).collect();
         let (library, readers) = (&peer.library, &readers);
@@ -226,7 +226,8 @@ mod tests {
             let blocking = spawn_blocking(move || busy.recv());
             let (node, addr) = (identity(9).id(), SocketAddr::from(([192, 0, 2, 1], 1000)));
             let (role, here) = (Role::Peer, addr.ip());
-            let remote = Remote { node, role, addr, listens_at: None, here, reaches_us_at: None };
+            let (listens_at, reaches_us_at, round_trip) = Default::default();
+            let remote = Remote { node, role, addr, listens_at, here, reaches_us_at, round_trip };
             let call = |version| {
                 let records = Records::first_of([forged(9, 1, "a", version)]);
                 PeerControl::new(&peer.library, remote).invalidate(context::current(), records)

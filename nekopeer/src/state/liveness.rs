@@ -11,16 +11,22 @@ const SIGN_AFTER: Duration = Duration::from_millis(50);
 /// The longest round trip that is believed: what takes longer waits for more than the link.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 
-/// What the answers of an indexer say of it and of the link to it. Each connection begins anew.
+/// What the answers of an indexer say of it and of the link to it. Each connection begins anew, with the round trip that it took
+/// to connect.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Liveness {
-    /// Smoothed; zero until it was measured.
+    /// Smoothed.
     round_trip: Duration,
     heard_at: Option<Instant>,
     is_unresponsive: bool,
 }
 
 impl Liveness {
+    /// Of a connection whose round trip this was.
+    pub(crate) fn over(round_trip: Duration) -> Self {
+        Self { round_trip: round_trip.min(ROUND_TRIP_MAX), ..Self::default() }
+    }
+
     /// The indexer answered at `now` what it was asked at `asked_at`. No answer comes sooner than the link allows.
     pub(crate) fn heard(&mut self, asked_at: Instant, now: Instant) {
         self.round_trip = self.round_trip.min(now.saturating_duration_since(asked_at));
@@ -62,6 +68,7 @@ mod tests {
         assert_eq!(liveness.limits(), (ms(50), ms(1000)));
         liveness.silent(begin);
         assert_eq!(liveness.limits(), (ms(50), ms(100)), "nothing is known of its link");
+        assert_eq!(Liveness::over(ms(500)).limits(), (ms(1000), ms(2000)), "it took so long to connect");
         liveness.measured(begin, begin + ms(80));
         assert_eq!(liveness.limits(), (ms(160), ms(1000)), "a late sign counts");
         liveness.silent(begin);

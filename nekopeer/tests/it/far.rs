@@ -8,9 +8,12 @@ use testkit::{
     machine::NETWORKS,
 };
 
-use crate::program::{
-    indexer::{LISTENS, an_indexer},
-    *,
+use crate::{
+    common,
+    program::{
+        indexer::{LISTENS, an_indexer},
+        *,
+    },
 };
 
 const INDEXER: usize = 0;
@@ -133,4 +136,22 @@ fn readers_that_are_far_from_each_other_have_the_origin_send_little_more_than_th
     let carried = hosts.wan.take_carried();
     let sent: usize = carried.iter().filter(|packet| packet.from == ORIGIN).map(|packet| packet.data).sum();
     assert!(2 * sent < 5 * BYTES, "the origin sent {sent} bytes to {READERS} readers");
+}
+
+/// The time that an indexer has for an answer is less than a round trip. The first question travels with the end of the
+/// handshake, the second over a connection that is there.
+#[test]
+fn the_way_to_an_indexer_takes_nothing_of_its_time_for_an_answer() {
+    let (query_deadline, way) = (Duration::from_millis(1500), Duration::from_millis(400));
+    let Some(hosts) = FarHosts::over(&[Wire::of(way), Wire::of(way)]) else { return };
+    let asking = async {
+        let config = common::Folder::new().config(&[hosts.indexer]);
+        let config = nekopeer::Config { query_deadline, listen: None, ..config };
+        let reader = common::Node::start(config).await;
+        for question in ["first", "second"] {
+            let answer = reader.peer.query(&common::name("a"), 0).await;
+            assert!(answer.unwrap().complete, "the {question} question");
+        }
+    };
+    hosts.wan.host(1).namespace.within(|| Runtime::new().unwrap().block_on(asking));
 }

@@ -191,6 +191,17 @@ async fn silent_indexer_is_waited_for_by_nothing_that_others_answer() {
     assert!(trees[1].hops[0].answer.is_ok());
 }
 
+/// Longer than one is waited for that is silent where another has answered.
+#[testkit::test]
+async fn indexers_that_all_are_far_are_waited_for() {
+    let (_delay, seen) = watch::channel(Some(Duration::from_millis(1500)));
+    let far = [(); 2].map(|()| Fake::of_peers(Habit::Far(seen.clone())));
+    let config = Folder::new().config(&[far[0].addr, far[1].addr]);
+    let query_deadline = Duration::from_secs(3600);
+    let reader = Node::start(Config { query_deadline, listen: None, ..config }).await;
+    reader.peer.query(&name("a"), 0).await.unwrap();
+}
+
 /// Its round trip is longer than a near one may be silent that was so before.
 #[testkit::test]
 async fn far_indexer_that_stalled_once_is_waited_for_again() {

@@ -1,6 +1,10 @@
 //! How a node connects: to an address, to a node at any of its addresses, or by having that node connect here.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     net::TcpStream,
@@ -197,8 +201,12 @@ impl Endpoint {
     }
 
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: EarlyFor) -> Result<Connection, ConnectError> {
+        let began = Instant::now();
         let stream = connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
-        self.greet_as(stream, addr, purpose).await
+        let round_trip = began.elapsed();
+        let mut connection = self.greet_as(stream, addr, purpose).await?;
+        connection.remote.round_trip = round_trip;
+        Ok(connection)
     }
 
     async fn greet_as(

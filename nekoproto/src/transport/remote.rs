@@ -1,6 +1,9 @@
 //! [`Remote`]: the node at the other end of a [`Connection`].
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use tokio::sync::oneshot;
 
@@ -26,6 +29,8 @@ pub struct Remote {
     pub here: IpAddr,
     /// Where it can reach this node at that address, if this node listens there.
     pub reaches_us_at: Option<SocketAddr>,
+    /// Time for which this node waited for the first packet of it, when it connected there; zero if it connected here.
+    pub round_trip: Duration,
 }
 
 impl Remote {
@@ -33,7 +38,7 @@ impl Remote {
     #[must_use]
     pub fn as_said(self, hello: &Hello) -> Self {
         let us = self.reaches_us_at.unwrap_or_else(|| SocketAddr::new(self.here, 0));
-        remote(hello, self.addr, us)
+        Self { round_trip: self.round_trip, ..remote(hello, self.addr, us) }
     }
 
     /// Whether it runs on this machine.
@@ -65,7 +70,8 @@ pub struct Connection {
 fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
     let reaches_us_at = (us.port() != 0).then_some(us);
-    Remote { node: hello.node, role: hello.role, addr, listens_at, here: us.ip(), reaches_us_at }
+    let round_trip = Duration::ZERO;
+    Remote { node: hello.node, role: hello.role, addr, listens_at, here: us.ip(), reaches_us_at, round_trip }
 }
 
 impl Connection {
