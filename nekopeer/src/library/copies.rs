@@ -111,8 +111,9 @@ impl Library {
     /// [`Catalogue::settle`](crate::storage::catalogue::Catalogue::settle); a copy that reached its place is
     /// watched. Blocking.
     pub(crate) fn settle_placing(&self, name: &FileName) -> Result<(), Failure> {
-        let settled = self.catalogue.settle(name)?;
-        self.keep(settled.as_slice());
+        if let Some(settled) = self.catalogue.settle(name)? {
+            self.keep(&[settled]);
+        }
         Ok(())
     }
 
