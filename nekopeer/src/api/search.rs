@@ -97,19 +97,28 @@ impl Api for Search {
         let name = search.terms.iter().map(Term::as_str).collect::<Vec<_>>().join(" ");
         let mut all = Matches { name, complete: true, ..Matches::default() };
         let mut after = self.after;
-        let (mut left, mut shown) = (self.limit.clamp(1, MATCHES_MAX) as usize, 0);
+        let (mut left, mut shown, mut looked_at) = (self.limit.clamp(1, MATCHES_MAX) as usize, 0, 0);
         loop {
-            let asked = left.min(FOUND_MAX);
+            // Names that are withdrawn fill no answer: further pages do.
+            let asked = if looked_at == 0 { left.min(FOUND_MAX) } else { FOUND_MAX };
             let found = peer.find(&search, after.as_ref(), asked, ttl_hops).await?;
             all.complete &= found.complete;
             all.guests_unheard |= found.guests_unheard;
             all.indexers = all.indexers.or_worse(&found);
-            let is_short = found.matches.len() < asked; // the time was over, or some were not the newest
-            left = left.saturating_sub(found.matches.len());
+            let listed = found.matches.len();
+            looked_at += listed;
             after = found.next;
             let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
-            shown += show(peer, files.collect(), answer).await?;
-            if left == 0 || is_short || after.is_none() {
+            let mut files: Vec<Candidate> = files.collect();
+            if files.len() > left {
+                files.truncate(left);
+                after = files.last().map(|last| Position::of(&last.record));
+            }
+            left -= files.len();
+            shown += show(peer, files, answer).await?;
+            let is_short = listed < asked; // the time was over, or some were not the newest
+            let is_over = left == 0 || after.is_none() || looked_at >= MATCHES_MAX as usize;
+            if is_over || is_short && (shown > 0 || listed == 0) {
                 break;
             }
         }

@@ -75,13 +75,15 @@ impl View for MatchesView {
         if guests_unheard {
             output.note(GUESTS_UNHEARD);
         }
+        let so_far = if next.is_some() { " so far" } else { "" };
         if let Some(next) = next {
             output.note(&format!("there is more; go on with --after {next}"));
         }
         if has_nothing {
             let near = "only the own indexer was asked: leave out --here";
             let who = if self.is_near { near } else { &reached };
-            output.note(&format!("{} ({who})", format!("nothing matches {}", self.looked_for).trim_end()));
+            let nothing = format!("nothing matches {}", self.looked_for);
+            output.note(&format!("{}{so_far} ({who})", nothing.trim_end()));
         }
         Ok(())
     }
