@@ -143,7 +143,7 @@ impl Peer {
         let downloader = Arc::new(Downloader {
             library: Arc::clone(&library),
             indexers: Arc::clone(&indexers),
-            peers: Arc::clone(&peers),
+            peers: peers.of_downloads(membership.is_some()),
             endpoint: Arc::clone(&endpoint),
             partial_files,
             throttle: Arc::clone(&throttle),

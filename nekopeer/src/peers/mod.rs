@@ -98,7 +98,13 @@ impl Peers {
         Ok(Self { endpoint: self.endpoint.unlisted()?, label, introduced, ..self.clone() })
     }
 
-    /// Sends newer versions to `peer`. Returns once it has acknowledged all of them.
+    /// What downloads ask with. A peer that serves nothing but these is no reader that is told of later versions.
+    pub(crate) fn of_downloads(self: &Arc<Self>, serves_these_only: bool) -> Arc<Self> {
+        let unlisted = serves_these_only.then(|| self.unlisted().ok()).flatten(); // the key is fine: others use it
+        unlisted.map_or_else(|| Arc::clone(self), Arc::new)
+    }
+
+    /// Sends newer versions to `peer`, which said itself where it listens. Returns once it has acknowledged all of them.
     pub(crate) async fn invalidate(&self, peer: Holder, records: &[VerifiedRecord]) -> Result<(), CallError> {
         let batches = u32::try_from(records.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
         let patience = ANSWER_WITHIN.saturating_mul(batches);

@@ -70,12 +70,19 @@ pub struct Endpoint {
     listens_on: Mutex<Option<SocketAddr>>,
     /// Addresses where nodes are said to be.
     pub(super) unproven: Unproven,
-    /// Their further addresses.
-    pub(super) hints: Hints,
+    /// Shared with [unlisted](Self::unlisted) endpoints.
+    pub(super) ways: Arc<Ways>,
     /// Connections that are waited for.
     rendezvous: Rendezvous,
     relay: Relay,
-    /// Has nodes connect here that cannot be connected to.
+}
+
+/// How nodes are reached that are not where they are said to be.
+#[derive(Default)]
+pub(super) struct Ways {
+    /// Their further addresses.
+    pub(super) hints: Hints,
+    /// Has those connect here that cannot be connected to.
     pub(super) callers: OnceLock<Box<dyn CallsBack>>,
 }
 
@@ -93,13 +100,20 @@ impl Endpoint {
     /// # Errors
     /// The TLS library refuses the key.
     pub fn with_budget(config: EndpointConfig, budget: Arc<Budget>) -> Result<Arc<Self>, EndpointError> {
+        Self::reaching(config, budget, Arc::default())
+    }
+
+    fn reaching(
+        config: EndpointConfig,
+        budget: Arc<Budget>,
+        ways: Arc<Ways>,
+    ) -> Result<Arc<Self>, EndpointError> {
         let tls = match config.security {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
         config.access.allowed.admit_own(config.identity.id());
-        let (listens_on, unproven, hints) = <_>::default();
-        let (rendezvous, relay, callers) = <_>::default();
+        let (listens_on, unproven, rendezvous, relay) = <_>::default();
         Ok(Arc::new(Self {
             config,
             instance: rand::random(),
@@ -107,19 +121,19 @@ impl Endpoint {
             tls,
             listens_on,
             unproven,
-            hints,
+            ways,
             rendezvous,
             relay,
-            callers,
         }))
     }
 
-    /// Another endpoint of this node that does not say where it listens: nobody takes it for a holder.
+    /// Another endpoint of this node that does not say where it listens: nobody takes it for a holder. It reaches the nodes that
+    /// this one does.
     ///
     /// # Errors
     /// The TLS library refuses the key.
     pub fn unlisted(&self) -> Result<Arc<Self>, EndpointError> {
-        Self::with_budget(self.config.clone(), Arc::clone(&self.budget))
+        Self::reaching(self.config.clone(), Arc::clone(&self.budget), Arc::clone(&self.ways))
     }
 
     /// The bytes kept for other nodes.
@@ -165,7 +179,7 @@ impl Endpoint {
     /// Whether another way is known to `node` than to dial `addr`.
     #[must_use]
     pub fn knows_another_way(&self, node: NodeId, addr: SocketAddr) -> bool {
-        self.hints.of(node, addr).len() > 1
+        self.ways.hints.of(node, addr).len() > 1
     }
 
     /// From now on hellos name this port, where it can be reached.
@@ -176,7 +190,7 @@ impl Endpoint {
     /// From now on [`dial_node`](Self::dial_node) tries all of these addresses where the first of them is dialled, and has
     /// `via` make the node connect here: at last, unless `via_first`.
     pub fn learn(&self, at: &NodeAddrs, via: Option<IndexerAddr>, via_first: bool) {
-        self.hints.learn(at, via, via_first);
+        self.ways.hints.learn(at, via, via_first);
     }
 
     /// Connections that are waited for here.
