@@ -15,7 +15,7 @@ use nekoproto::{
     Holder, Label, NodeId, Numbered, PeerService, PeerServiceClient, Purpose, Records, Refusal,
     VerifiedRecord,
     limits::BATCH_MAX,
-    transport::{ConnectError, Endpoint, EndpointError, call_within, control},
+    transport::{ConnectError, Connection, Endpoint, EndpointError, call_within, control},
 };
 use parking_lot::Mutex;
 use tarpc::client::RpcError;
@@ -117,7 +117,7 @@ impl Peers {
             }
             Ok(Ok(()))
         };
-        self.call(self.link(peer), patience, tell).await
+        self.call(self.link_of_subscriber(peer), patience, tell).await
     }
 
     /// Asks `peer` for one version by its number; its record, if the peer holds or keeps it, and sends its bytes for a
@@ -202,7 +202,22 @@ impl Peers {
         if let Some(link) = kept.filter(|link| link.peer == peer && !link.task.is_finished()) {
             return Ok(link);
         }
-        let dialing = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node);
+        self.open(peer, self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node)).await
+    }
+
+    /// The same, however often that failed: `peer` is at the address that it connected from, and nobody else is bothered.
+    async fn link_of_subscriber(&self, peer: Holder) -> Result<Arc<Link>, CallError> {
+        if self.endpoint.knows_another_way(peer.node, peer.addr) {
+            return self.link(peer).await;
+        }
+        self.open(peer, self.endpoint.dial(peer.addr, Purpose::Control, Some(peer.node))).await
+    }
+
+    async fn open(
+        &self,
+        peer: Holder,
+        dialing: impl Future<Output = Result<Connection, ConnectError>>,
+    ) -> Result<Arc<Link>, CallError> {
         let connection = timeout(CONNECTED_WITHIN, dialing).await.map_err(|_| CallError::TooLong)??;
         let control = PeerControl::new(&self.library, connection.remote);
         let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
@@ -213,5 +228,28 @@ impl Peers {
             *kept.lock() = Some(Arc::clone(&link));
         }
         Ok(link)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{goods, values::identity};
+
+    use super::*;
+    use crate::{Config, Peer};
+
+    /// Goal: a subscriber whose process stands still is told again as soon as it goes on. Method: it takes connections, and proves
+    /// no key.
+    #[tokio::test]
+    async fn subscriber_that_stands_still_is_not_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+        let stopped = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let holder = Holder::new(identity(9).id(), stopped.local_addr().unwrap());
+        let news = [goods::record(1, "a", 1, |_| {})];
+        for attempt in 1..=3 {
+            let told = peer.peers.invalidate(holder, &news).await;
+            assert!(matches!(told, Err(CallError::TooLong)), "attempt {attempt}: {told:?}");
+        }
     }
 }
