@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File},
     io::{BufReader, BufWriter},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -77,6 +78,11 @@ impl Replaced {
             let own = FileName::from_path(relative).ok();
             let own = own.as_ref().and_then(|name| self.tree.file(name));
             if own.is_some_and(|own| is_of(found.path(), own, &mut looker, &CancellationToken::new())) {
+                continue;
+            }
+            // What is in another folder of the set too, or in its place, is not lost with this one; that decides.
+            if found.metadata().is_ok_and(|found| found.is_file() && found.nlink() > 1) {
+                drop(fs::remove_file(found.path())); // or the next sweep does
                 continue;
             }
             match keep_at(found.path(), &self.place.join(relative)) {

@@ -344,6 +344,26 @@ fn file_that_is_written_in_place_after_updates_stays_one_file() {
     assert_eq!(two.seen(), tree(&[("a", "4"), ("b", "edited")]));
 }
 
+/// The folder before the one that was forced has a link of it.
+#[test]
+fn edit_that_was_replaced_by_force_does_not_come_back() {
+    let mut two = Two::new();
+    two.write("b", "same");
+    two.update("1");
+    two.update("2");
+    fs::write(two.place().join("b"), "edited").unwrap();
+    two.hold_a("3");
+    two.unfold(true).unwrap();
+    let stage = two.stage();
+    let mut old = replaced(&stage);
+    old.sort_unstable();
+    for (n, old) in old.iter().enumerate() {
+        fs::rename(old, old.with_file_name(format!("old-{n:032}"))).unwrap();
+    }
+    assert!(old.len() == 2 && !stage.sweep(), "nothing is left");
+    assert_eq!(two.seen(), tree(&[("a", "3"), ("b", "same")]));
+}
+
 /// Its place is on another disk, and the process ended before it removed what it had replaced there.
 #[test]
 fn replaced_folder_beside_its_place_goes_after_a_restart_and_with_its_set() {
