@@ -1,9 +1,14 @@
-//! Removes unchanged copies that occupy the path of a download, as a file where it needs a folder or in a folder where it needs a
-//! file, if their origins, asked now, withdrew them.
+//! Removes unchanged copies that occupy the path of a download, as a file where it needs a folder or as all that is in a folder
+//! where it needs a file, if their origins, asked now, withdrew them.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
 
 use nekoproto::{FileName, Holder, VerifiedRecord};
+use walkdir::WalkDir;
 
 use crate::{
     content::stamp::Looker,
@@ -27,35 +32,57 @@ impl Downloader {
         above.dedup();
         let above: Vec<FileName> =
             above.into_iter().filter_map(|path| FileName::from_path(path).ok()).collect();
-        let copies = move |library: &Arc<Library>| {
-            let is_folder = |name: &&FileName| library.share.root().join(name.as_path()).is_dir();
-            let below = |name| library.catalogue.names_below(name, BELOW_MAX).unwrap_or_default();
-            let below = found.iter().filter(is_folder).flat_map(below);
-            let copies = above.into_iter().chain(below).filter_map(|name| library.catalogue.get(&name));
-            copies.filter(|copy| is_in_the_way(library, copy)).collect::<Vec<_>>()
+        let groups = move |library: &Arc<Library>| {
+            let above = above.into_iter().map(|name| copies(library, [name]));
+            let below = found.iter().map(|name| fill_of(library, name));
+            above.chain(below).collect::<Vec<_>>()
         };
+        let groups = self.library.blocking(groups).await;
         let mut by_origin = HashMap::<Holder, Vec<VerifiedRecord>>::new();
-        for copy in self.library.blocking(copies).await {
+        for copy in groups.iter().flatten() {
             let Some(addr) = copy.origin_addr else { continue };
-            let origin = Holder::new(copy.record.origin, addr);
-            by_origin
-                .entry(origin)
-                .or_default()
-                .push(copy.newest.clone().unwrap_or_else(|| copy.record.clone()));
+            let known = copy.newest.clone().unwrap_or_else(|| copy.record.clone());
+            by_origin.entry(Holder::new(copy.record.origin, addr)).or_default().push(known);
         }
+        let mut withdrawn = HashSet::new();
         for (origin, known) in by_origin {
             let newest = self.peers.newest(origin, known).await.into_iter();
-            let (names, withdrawn): (Vec<_>, Vec<_>) =
+            let (names, records): (Vec<_>, Vec<_>) =
                 newest.filter(|(_, newest)| newest.is_withdrawal()).unzip();
-            self.library.learn(withdrawn).await;
-            let remove = |library: &Arc<Library>| {
-                names.into_iter().filter(|name| remove_withdrawn(library, name)).collect::<Vec<_>>()
-            };
-            let removed = self.library.blocking(remove).await;
-            self.indexers.withdraw(&removed).await;
-            removed.into_iter().for_each(|name| self.library.tell(Event::Dropped(name)));
+            self.library.learn(records).await;
+            withdrawn.extend(names);
         }
+        // Where one of a folder stays, the folder does, and nothing is won by removing the others.
+        let names = groups.into_iter().map(|group| group.into_iter().map(|copy| copy.record.name.clone()));
+        let names = names.filter(|group| group.clone().all(|name| withdrawn.contains(&name)));
+        let names: Vec<FileName> = names.flatten().collect();
+        let remove = |library: &Arc<Library>| {
+            names.into_iter().filter(|name| remove_withdrawn(library, name)).collect::<Vec<_>>()
+        };
+        let removed = self.library.blocking(remove).await;
+        self.indexers.withdraw(&removed).await;
+        removed.into_iter().for_each(|name| self.library.tell(Event::Dropped(name)));
     }
+}
+
+/// The copies under these names that stand where downloads put them.
+fn copies(library: &Library, names: impl IntoIterator<Item = FileName>) -> Vec<Arc<Entry>> {
+    let found = names.into_iter().filter_map(|name| library.catalogue.get(&name));
+    found.filter(|copy| is_in_the_way(library, copy)).collect()
+}
+
+/// The copies that the folder in the place of `name` is made of; none if there is no folder, or anything else in it.
+fn fill_of(library: &Library, name: &FileName) -> Vec<Arc<Entry>> {
+    let folder = library.share.root().join(name.as_path());
+    if !folder.is_dir() {
+        return Vec::new();
+    }
+    let copies = copies(library, library.catalogue.names_below(name, BELOW_MAX).unwrap_or_default());
+    let paths: HashSet<&Path> = copies.iter().map(|copy| copy.path.as_path()).collect();
+    let mut found = WalkDir::new(folder).into_iter();
+    let is_all = found
+        .all(|found| found.is_ok_and(|found| found.file_type().is_dir() || paths.contains(found.path())));
+    if is_all { copies } else { Vec::new() }
 }
 
 fn is_in_the_way(library: &Library, copy: &Entry) -> bool {
