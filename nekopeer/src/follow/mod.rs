@@ -8,7 +8,9 @@
 mod hook;
 mod output;
 
-use std::{collections::HashMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap, convert::Infallible, future::pending, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, Version, transport::Backoff};
@@ -57,6 +59,8 @@ struct FollowState {
     /// Whose file was last in its place: another's does not take it, even if that is gone.
     origin: Option<NodeId>,
     told: Option<Version>,
+    /// Where it was: another command may download it to another place, where it is followed from then on.
+    place: Option<PathBuf>,
     /// Its command, listed with what it refused.
     hook: Option<HookListing>,
     /// The last version that its command accepted, and its origin.
@@ -148,7 +152,7 @@ impl Follower {
             Some(hook) => library.catalogue.reader(name)?.accepted_by(hook.id()),
             None => None,
         };
-        let mut seen = FollowState { origin: None, told: None, hook, accepted };
+        let mut seen = FollowState { origin: None, told: None, place: None, hook, accepted };
         let (mut is_begun, mut told) = (!is_alone, None);
         loop {
             // In a place of its own: most of thousands wait.
@@ -225,6 +229,12 @@ impl Follower {
                 .or_else(|| seen.origin.map(|origin| origin.to_string()));
             return self.reconciler.bring(name, options, is_begun).await.map(|()| false);
         };
+        let place = library.shown_path(&held);
+        if seen.place.replace(place.clone()).is_some_and(|before| before != place) {
+            let place = place.display();
+            let why = format!("is followed at {place} from now on, where another command brought it");
+            library.tell(Event::Failed { name: name.clone(), why });
+        }
         let is_new = seen.accepted != Some((held.record.origin, held.record.version));
         match &self.hook {
             Some(hook) if is_new && seen.refused().is_none_or(|refused| refused.record != held.record) => {
@@ -285,8 +295,8 @@ impl Follower {
     async fn put_back(&self, mut refused: RefusedVersion, seen: &mut FollowState) -> Result<(), Failure> {
         let (record, mut put_back) = (refused.record.clone(), None);
         let (name, version) = (&record.name, record.version);
-        // Not what another command has not accepted.
-        let least = self.reconciler.library.accepted_instead(&record).map(|least| least.version);
+        // Not what another command that runs has not accepted; one that begins judges by itself what stands there.
+        let least = self.reconciler.library.least_accepted(&record, false).map(|least| least.version);
         let previous = seen.accepted_of(&record.origin).map(|own| least.unwrap_or(own).min(own));
         if let Some(previous) = previous {
             let progress = Arc::default();

@@ -15,8 +15,13 @@ impl Library {
     /// runs on it, or may be about to begin, where that is an earlier one. For a command that accepted none it is what another
     /// accepted; the first version that came counts before. Blocking for a moment.
     pub(crate) fn accepted_instead(&self, held: &VerifiedRecord) -> Option<VerifiedRecord> {
-        let (hooks, is_young) = (self.hooks_on(&held.name), self.is_young());
-        if hooks.is_empty() && !is_young {
+        self.least_accepted(held, self.is_young())
+    }
+
+    /// The same of commands that run, and of those that `may_begin`.
+    pub(crate) fn least_accepted(&self, held: &VerifiedRecord, may_begin: bool) -> Option<VerifiedRecord> {
+        let hooks = self.hooks_on(&held.name);
+        if hooks.is_empty() && !may_begin {
             return None;
         }
         let accepted: Vec<_> = self.catalogue.reader(&held.name).ok()?.accepted_of(&held.origin).collect();
@@ -27,7 +32,7 @@ impl Library {
         let by = |hook: &FollowerHook| {
             accepted.iter().find(|(by, _)| *by == hook.command).map_or(last, |(_, version)| *version)
         };
-        let expected = accepted.iter().filter(|_| is_young).map(|(_, version)| *version);
+        let expected = accepted.iter().filter(|_| may_begin).map(|(_, version)| *version);
         let least = hooks.iter().map(by).chain(expected).min().filter(|least| *least < held.version)?;
         kept.into_iter().find(|record| record.version == least)
     }
@@ -35,6 +40,14 @@ impl Library {
     /// Whether followers may still be about to begin: not in a command that ends by itself.
     fn is_young(&self) -> bool {
         self.is_serving && clock::now().saturating_duration_since(self.began) < BEGUN_WITHIN
+    }
+
+    /// Whether a command that runs on the name of `record`, which is in its place, has still to accept it. Blocking for a moment.
+    pub(crate) fn is_up_to_commands(&self, record: &VerifiedRecord) -> bool {
+        let Ok(reader) = self.catalogue.reader(&record.name) else { return false };
+        let is_accepted =
+            |hook: &FollowerHook| reader.accepted_by(hook.command) == Some((record.origin, record.version));
+        !self.hooks_on(&record.name).iter().all(is_accepted)
     }
 
     /// Whether a follower that is about to begin may still have to decide on what stands in the place of `name`.

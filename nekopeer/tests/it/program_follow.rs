@@ -135,6 +135,18 @@ fn what_the_command_prints_is_shown_to_its_follower_alone_and_bounded() {
 }
 
 /// Another command may bring a version while the command runs on the one before, whose failure is not that of the later.
+/// The command before had accepted an earlier one; it does not run any more.
+#[test]
+fn version_that_is_put_back_is_the_last_that_the_running_command_accepted() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    interrupt(reader.start_out(&["follow", "f", "--keep", "3", "--exec", "true"], "f is at version 1"));
+    let mut following = reader.start_out(&["follow", "f", "--exec", HOOK], "f is at version 1");
+    update(&origin, &mut following, 2, "two");
+    publish(&origin, "bad");
+    following.err_line("version 3 is refused, and version 2 is back");
+    assert_eq!(reader.read("f"), b"two");
+}
+
 #[test]
 fn version_that_came_while_the_command_ran_stays_and_has_its_turn() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
@@ -207,7 +219,7 @@ fn what_cannot_be_followed_is_said_at_once() {
         assert_eq!(ended.code, Some(3), "{ended:?}");
         assert!(ended.err.iter().any(|line| line.starts_with("error: ") && line.contains(text)), "{ended:?}");
     }
-    reader.run(&["rollback", "f"]).failed_with(1, &["no earlier version is kept here", "--keep N"]);
+    reader.run(&["rollback", "f"]).failed_with(1, &["f is neither shared nor held here"]);
 }
 
 /// Strangers who share different files under one name end neither the command nor what it runs on another.
