@@ -16,7 +16,7 @@ use notify::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{publish::tree::PublishedTree, state::changes::Sign};
+use crate::{content::stamp::is_missing, publish::tree::PublishedTree, state::changes::Sign};
 
 /// Paths that wait to be taken, at most. Beyond that a rescan finds what happened.
 const PATHS_MAX: usize = 100_000;
@@ -96,8 +96,7 @@ impl Inbox {
             Ok(event) => {
                 gathered.is_lost |= event.need_rescan();
                 let sign = sign_of(event.kind).map(|sign| match &*event.paths {
-                    // Nobody writes to a further name of a file because of that.
-                    [path] if event.kind.is_create() && is_linked(path) => Sign::Complete,
+                    [path] if event.kind.is_create() && is_complete(path) => Sign::Complete,
                     _ => sign,
                 });
                 for (path, sign) in event.paths.into_iter().zip(sign.into_iter().cycle()) {
@@ -132,8 +131,13 @@ impl Gathered {
     }
 }
 
-fn is_linked(path: &Path) -> bool {
-    symlink_metadata(path).is_ok_and(|found| found.is_file() && found.nlink() > 1)
+/// Whether nobody writes to what was created at `path` because of that: it is a link, a folder, or a further name of a file, or
+/// gone already.
+fn is_complete(path: &Path) -> bool {
+    match symlink_metadata(path) {
+        Ok(found) => !found.is_file() || found.nlink() > 1,
+        Err(error) => is_missing(&error),
+    }
 }
 
 /// What an event says; `None` if it is none of a change.
@@ -146,5 +150,25 @@ fn sign_of(kind: EventKind) -> Option<Sign> {
             Some(Sign::Written)
         }
         EventKind::Any | EventKind::Modify(_) | EventKind::Remove(_) => Some(Sign::Touched),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_writes_to_because_it_was_created_is_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("file"), "").unwrap();
+        assert!(!is_complete(&path("file")), "its writer may go on");
+        symlink("file", path("link")).unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        assert!(["link", "folder", "gone"].iter().all(|name| is_complete(&path(name))));
+        fs::hard_link(path("file"), path("further")).unwrap();
+        assert!(is_complete(&path("further")));
     }
 }
