@@ -191,6 +191,12 @@ async fn get_one(
         ended => {
             let done = ended?;
             peer.library.ask_again([name]);
+            let version = done.record.version;
+            if options.output.is_none() && peer.library.is_up_to_commands(&done.record) {
+                let note =
+                    format!("note: the command of follow decides whether version {version} stays there");
+                answer.send(Reply::Note(note)).await?;
+            }
             answer.row(&DownloadedRow::newest(&done)).await?;
             return Ok(true);
         }

@@ -235,7 +235,7 @@ pub(super) struct Shared {
     more: usize,
     /// Indexers that acknowledged.
     indexers_told: u64,
-    /// Whether each new version is listed by an indexer; until then its number may change.
+    /// Whether each version is listed by an indexer; until then its number may change.
     confirmed: bool,
 }
 

@@ -30,6 +30,8 @@ use crate::{
 
 /// Interval between two looks without an event.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Time after which a caller is told what is waited for.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
 /// Peers that a message names.
 const NAMED_MAX: usize = 4;
 
@@ -80,7 +82,7 @@ impl Api for Wait {
         let within = self.timeout.map(|secs| Duration::from_secs(secs.into()));
         let until = within.map(|within| Instant::now() + within);
         for name in names {
-            let (version, readers) = wait(peer, &name, &self, until).await?;
+            let (version, readers) = wait(peer, &name, &self, until, answer).await?;
             answer.row(&ReachedRow { name, version: version.get(), readers }).await?;
         }
         Ok(Done::all())
@@ -111,8 +113,11 @@ async fn wait(
     name: &FileName,
     wanted: &Wait,
     until: Option<Instant>,
+    answer: &Answer,
 ) -> Result<(Version, Option<usize>), Failure> {
     let (mut events, peers) = (peer.events(), peer.peers.keeping());
+    // Who set a limit hears it then.
+    let mut tell_at = until.is_none().then(|| Instant::now() + TOLD_AFTER);
     loop {
         let (kind, why) = match look(peer, &peers, name, wanted).await? {
             Ok(reached) => return Ok(reached),
@@ -122,6 +127,9 @@ async fn wait(
         if until.is_some_and(|until| now >= until) {
             let secs = wanted.timeout.unwrap_or_default();
             return Err(Failure::with(kind, format!("after {secs} s {why}")));
+        }
+        if tell_at.take_if(|tell_at| now >= *tell_at).is_some() {
+            answer.send(Reply::Note(format!("waiting: {why}"))).await?;
         }
         let pause = until.map_or(LOOK_EVERY, |until| LOOK_EVERY.min(until - now));
         let is_news = |event: &Event| event.name() == Some(name);

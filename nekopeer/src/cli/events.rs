@@ -37,24 +37,27 @@ impl Showing {
     }
 }
 
-/// Shows each event for which `is_shown` holds, until `show` returns false, the peer ends or the handle is dropped.
+/// Shows each event for which `is_shown` holds, and whether it is of a failure, until `show` returns false, the peer ends or the
+/// handle is dropped.
 /// `show` may block: it is called on a thread, which ends with the process.
 pub(super) fn show(
     source: EventSource,
     is_shown: impl Fn(&Event) -> bool + Send + 'static,
-    mut show: impl FnMut(String) -> bool + Send + 'static,
+    mut show: impl FnMut(String, bool) -> bool + Send + 'static,
 ) -> Showing {
     let (answer, mut replies) = Answer::channel();
     let (all_shown, until_shown) = oneshot::channel::<()>();
     thread::spawn(move || {
         let _all_shown = all_shown; // closed at the end
         while let Some(reply) = replies.blocking_recv() {
-            let text = match reply {
-                Reply::Event(event) if is_shown(&event) => format!("{event}{}", advice(event.remedy())),
-                Reply::EventsMissed(missed) => format!("{missed} events missed"),
+            let (text, is_failure) = match reply {
+                Reply::Event(event) if is_shown(&event) => {
+                    (format!("{event}{}", advice(event.remedy())), event.is_failure())
+                }
+                Reply::EventsMissed(missed) => (format!("{missed} events missed"), true),
                 _ => continue,
             };
-            if !show(text) {
+            if !show(text, is_failure) {
                 return;
             }
         }
@@ -92,7 +95,9 @@ mod tests {
         let _showing = show(
             EventSource::Here(events),
             |_| true,
-            move |text| shows.try_send(text).is_ok() && blocked.recv_timeout(Duration::from_secs(30)).is_ok(),
+            move |text, _| {
+                shows.try_send(text).is_ok() && blocked.recv_timeout(Duration::from_secs(30)).is_ok()
+            },
         );
         sender.send(Event::Dropped(FileName::new("a").unwrap())).unwrap();
         shown.recv().await.unwrap();

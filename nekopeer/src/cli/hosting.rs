@@ -165,8 +165,8 @@ impl Hosted {
         let is_shown = move |event: &Event| {
             !(is_publishing.load(Ordering::Relaxed) && matches!(event, Event::Changed(_)))
         };
-        self.showing = Some(events::show(EventSource::Here(events), is_shown, move |text| {
-            beside(|| output.note(&text));
+        self.showing = Some(events::show(EventSource::Here(events), is_shown, move |text, is_failure| {
+            beside(|| output.told(&text, is_failure));
             true
         }));
     }

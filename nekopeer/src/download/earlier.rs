@@ -7,7 +7,7 @@ use nekoproto::{FileName, Numbered, Record, VerifiedRecord, Version};
 
 use super::{
     DownloadOptions, Downloader,
-    error::not_kept,
+    error::{not_here, not_kept},
     manifest::Prefetch,
     plan::{Landing, Layout, Plan, begin_with},
     swarm::LOOK_AFTER,
@@ -138,8 +138,10 @@ pub(super) fn kept(
 ) -> Result<Plan, Failure> {
     let catalogue = &library.catalogue;
     let not_kept = |kept: &[Version]| not_kept(name, version, kept);
-    let held = catalogue.entry(name)?.filter(|held| !catalogue.is_own(held));
-    let held = held.ok_or_else(|| not_kept(&[]))?;
+    let held = catalogue.entry(name)?.ok_or_else(|| not_here(name))?;
+    if catalogue.is_own(&held) {
+        return Err(not_kept(&[]));
+    }
     let (origin, passed) = (held.record.origin, catalogue.reader(name)?.passed_over);
     let passed_over = match refused {
         Some(refused) if *refused == held.record => {

@@ -5,6 +5,10 @@ use nekoproto::{FileName, NodeId, Record, Remedy, VerifiedRecord, Version};
 
 use crate::failure::{Failure, FailureKind, Reason};
 
+/// What became of the bytes of a download that did not come to its end, and of those that were passed on in order.
+pub(super) const KEPT: &str = "what came is kept, run it again to go on";
+pub(super) const PASSED_ON: &str = "what came is passed on and not kept";
+
 /// Origins that a message names.
 const NAMED_MAX: usize = 8;
 
@@ -23,6 +27,11 @@ pub(super) fn not_kept(name: &FileName, version: Option<Version>, kept: &[Versio
         }
     };
     Failure::missing(message).remedied(Remedy::Keep).because(Reason::NotKept)
+}
+
+pub(super) fn not_here(name: &FileName) -> Failure {
+    Failure::missing(format!("{name} is neither shared nor held here: nekopeer ls says what is"))
+        .because(Reason::NotKept)
 }
 
 /// Several origins share files under the name: different ones, or what follows goes on by itself.
@@ -126,10 +135,14 @@ pub(crate) fn pipe_broke(name: &FileName, error: &std::io::Error) -> Failure {
 
 /// The sources of `record` are exhausted; `why` is the last one's failure.
 pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> Failure {
+    undelivered(record, why, KEPT)
+}
+
+/// The same, with what became of the bytes that came.
+pub(super) fn undelivered(record: &VerifiedRecord, why: Option<String>, kept: &str) -> Failure {
     let why = why.unwrap_or_else(|| "it has no source that other machines can connect to".to_owned());
     let name = &record.name;
-    let message =
-        format!("no source delivers {name} to its end: {why}; what came is kept, run it again to go on");
+    let message = format!("no source delivers {name} to its end: {why}; {kept}");
     Failure::with(FailureKind::Away, message).because(Reason::NoSource)
 }
 

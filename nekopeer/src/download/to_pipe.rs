@@ -17,7 +17,7 @@ use nekoproto::{FileName, Manifest, VerifiedRecord};
 
 use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
-    error::{origin_lies, pipe_broke},
+    error::{PASSED_ON, origin_lies, pipe_broke},
     file::{assembly::Assembly, reuse::LocalChunks, room::refuse_too_large},
     manifest::Prefetch,
     plan::{Plan, begin_with},
@@ -102,7 +102,7 @@ impl Downloader {
             let fetched = self.fetch(transfer, local, layout.begin, look, LOOK_AFTER).await?;
             if fetched.left > 0 {
                 stop.store(true, Ordering::Relaxed); // the missing chunks will not arrive
-                return Err(fetched.cut_short(&record));
+                return Err(fetched.cut_short(&record, PASSED_ON));
             }
             Ok(fetched)
         };

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Downloader,
-    error::exhausted,
+    error::{KEPT, exhausted},
     file::{
         assembly::Assembly,
         bases::Bases,
@@ -136,7 +136,7 @@ impl Downloader {
                 } else if origin_failed.is_some() {
                     fetched.report.last_failure.clone_from(origin_failed);
                 }
-                return Err(fetched.cut_short(record));
+                return Err(fetched.cut_short(record, KEPT));
             }
             report.add(fetched.report);
             let origin = sources.iter().find(|source| source.node == record.origin);

@@ -181,6 +181,22 @@ impl Event {
         !matches!(self, Self::Registered { files: 0, .. })
     }
 
+    /// Whether something went wrong that a user has to know of, also one who wants results only.
+    pub(crate) const fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::Away { .. }
+                | Self::NotListed(_)
+                | Self::KeyInUse { .. }
+                | Self::Full { .. }
+                | Self::Refused { .. }
+                | Self::Changed(_)
+                | Self::PublishedElsewhere { .. }
+                | Self::JobEnded { why: Some(_), .. }
+                | Self::Failed { .. }
+        )
+    }
+
     /// Whether another version took the place of one, or is to, or none is there any more.
     pub(crate) const fn replaces_version(&self) -> bool {
         matches!(
@@ -359,7 +375,7 @@ impl fmt::Display for Event {
             Self::Changed(name) => {
                 write!(
                     f,
-                    "{name} was changed or removed on disk and is no longer shared: share it again, get it again if it is a copy, or unshare it"
+                    "{name} was changed or removed on disk and is no longer shared: share it again, or unshare it; of a copy, move it away and get it again"
                 )
             }
             Self::Renumbered { name, taken, version } => {

@@ -47,7 +47,8 @@ impl Publisher {
             }
         }
         let catalogue = &self.library.catalogue;
-        outcome.is_confirmed = !outcome.published.iter().any(|record| catalogue.is_pending(record));
+        let mut all = outcome.published.iter().chain(&outcome.unchanged);
+        outcome.is_confirmed = !all.any(|record| catalogue.is_pending(record));
         self.save_told().await;
     }
 

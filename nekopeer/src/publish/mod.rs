@@ -75,7 +75,7 @@ pub struct PublishOutcome {
     pub failed: Vec<(PathBuf, PublishError)>,
     /// Number of indexers that acknowledged; the others are told when they are connected again, or answer.
     pub indexers_told: usize,
-    /// Whether each new version is listed by an indexer. Until then its number may change; an
+    /// Whether each version is listed by an indexer. Until then its number may change; an
     /// [event](crate::Event::Renumbered) says so.
     pub is_confirmed: bool,
 }
@@ -188,8 +188,9 @@ impl Publisher {
                 let (mut files, mut is_confirmed) = (0, true);
                 while let Some(stored) = stored.recv().await {
                     let outcome = publisher.announced(stored).await;
-                    files += outcome.published.len() + outcome.unchanged.len();
-                    is_confirmed &= outcome.is_confirmed || outcome.published.is_empty();
+                    let stored = outcome.published.len() + outcome.unchanged.len();
+                    files += stored;
+                    is_confirmed &= outcome.is_confirmed || stored == 0;
                     drop(taken.send(outcome).await); // nobody may wait for it
                 }
                 (files, is_confirmed)

@@ -68,7 +68,12 @@ impl Output {
 
     /// Prints a note to stderr; of a quiet program errors only.
     pub(crate) fn note(self, text: &str) {
-        if self.quiet && !text.starts_with("error: ") {
+        self.told(text, text.starts_with("error: "));
+    }
+
+    /// The same of what happened, which went wrong or not.
+    pub(crate) fn told(self, text: &str, is_failure: bool) {
+        if self.quiet && !is_failure {
             return;
         }
         // If stderr is closed there is nowhere left to report the failure.

@@ -44,6 +44,7 @@ mod program_sets;
 mod program_shells;
 mod program_strict;
 mod program_swarm;
+mod program_truth;
 mod program_versions;
 mod program_waiting;
 mod program_watch;

@@ -37,7 +37,7 @@ pub(crate) fn id_digits(text: &str) -> Result<String, String> {
 pub(super) fn long_id_digits(text: &str) -> Result<IdDigits, String> {
     let digits =
         id_digits(text).and_then(|digits| IdDigits::try_from(digits).map_err(|error| error.to_string()));
-    if text.len() < DIGITS_MIN { Err(format!("give at least {DIGITS_MIN} digits")) } else { digits }
+    if text.len() < DIGITS_MIN { Err(format!("give at least {DIGITS_MIN} digits of the id")) } else { digits }
 }
 
 /// A version, from 1 on.

@@ -60,7 +60,7 @@ pub(crate) struct PublishedFields {
     /// Files of these lists that are not listed here because they are too many.
     pub(crate) more: usize,
     pub(crate) indexers_told: u64,
-    /// Whether each new version is listed by an indexer; until then its number may change.
+    /// Whether each version is listed by an indexer; until then its number may change.
     pub(crate) confirmed: bool,
 }
 

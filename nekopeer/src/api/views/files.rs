@@ -45,8 +45,13 @@ impl View for Files {
         let mut cells = Cells::default();
         files.iter().for_each(|file| add_cells(&mut cells, file));
         self.table.print(&cells, output)?;
-        let details = files.iter().filter_map(|file| Some((file, file.detail.as_ref()?)));
-        details.flat_map(|(file, detail)| lines(file, detail)).try_for_each(|line| output.text(&line))
+        for (file, detail) in files.iter().filter_map(|file| Some((file, file.detail.as_ref()?))) {
+            if files.len() > 1 {
+                output.text(&format!("{}:", file.version.name))?;
+            }
+            lines(file, detail).iter().try_for_each(|line| output.text(line))?;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {

@@ -29,7 +29,7 @@ pub(crate) trait View {
         match event {
             _ if output.is_json() => output.object(&EventRow::from(event))?,
             Event::Followed { .. } => output.line(&event.to_string())?,
-            _ => output.note(&format!("{event}{}", advice(event.remedy()))),
+            _ => output.told(&format!("{event}{}", advice(event.remedy())), event.is_failure()),
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ impl View for PublishedView {
         if ticket.iter().chain(&self.tickets).next().is_some_and(|ticket| place_of(ticket) == HERE) {
             output.note(FOR_OTHERS);
         }
-        if !self.tickets.is_empty() && self.files() > self.tickets.len() {
+        if ticket.is_none() && !self.tickets.is_empty() && self.files() > self.tickets.len() {
             output.text("others: nekopeer ticket NAME prints what to type elsewhere")?;
         }
         if let Some(line) = line_of_skipped(&skipped) {

@@ -62,7 +62,9 @@ async fn tell(size_mib: u64) -> anyhow::Result<Ended> {
     drop(origin); // its data folder is free
     let origin = network.peer("origin", DemoNetwork::WEST, OnStale::Keep).await?;
 
-    say("\n5. origin is back, changes 1 MiB in the middle of both files and shares them again")?;
+    say(
+        "\n5. origin is back, changes 1 MiB in the middle of both files, to one byte that packs well, and shares them",
+    )?;
     let mut events = (cache.events(), mirror.events());
     for name in ["dataset.bin", "weights.bin"] {
         change_middle(&origin.file(name), MIB)?;
@@ -108,6 +110,9 @@ async fn share_and_find(origin: &Actor, cache: &Actor, large: u64) -> anyhow::Re
         let rows = cache.types(line).await?;
         let hits = rows.first().and_then(Row::parse::<serde_json::Value>).context("there is no answer")?;
         ensure!(hits["hits"].as_array().map(Vec::len) == Some(found), "{line}: {hits}");
+        if found == 0 {
+            say("(nobody shares it within one hop)")?;
+        }
     }
     say("\n3. cache gets dataset.bin from the origin, mirror gets weights.bin")?;
     Ok(())

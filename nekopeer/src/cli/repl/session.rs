@@ -84,7 +84,7 @@ impl<'a> Session<'a> {
             Some(Reached::There(caller)) => EventSource::There(caller),
             None => return,
         };
-        self.showing = Some(events::show(source, |_| true, move |text| show.lock()(text)));
+        self.showing = Some(events::show(source, |_| true, move |text, _| show.lock()(text)));
     }
 
     /// Waits until the first attempt to connect to each indexer of a peer of this process has ended.

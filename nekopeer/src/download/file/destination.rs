@@ -98,8 +98,9 @@ pub(crate) fn destination(
         }
         stamp => stamp?,
     };
-    let known = library.catalogue.get(&record.name).filter(|entry| entry.path == place.path());
-    let unchanged = known.as_ref().filter(|entry| Some(entry.stamp) == stamp);
+    let held = library.catalogue.get(&record.name);
+    let known = held.as_ref().filter(|entry| entry.path == place.path());
+    let unchanged = known.filter(|entry| Some(entry.stamp) == stamp);
     if !force && unchanged.is_none_or(|entry| entry.record != *record) {
         let partial = place.partial_path(&library.data_dir, &record.name);
         refuse_too_large(place.path(), &partial, record.size)?;
@@ -109,9 +110,9 @@ pub(crate) fn destination(
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
         None if force || stamp.is_none() || record.policy.is_set() => Ok(Destination::Replaceable(stamp)),
         None => {
-            // Its time or its mode may have changed and its bytes not.
+            // Its time or its mode may have changed and its bytes not; or the name was downloaded to another place since.
             let is_copy = known.is_some();
-            let known = known.iter().map(|entry| &entry.record).chain([record]);
+            let known = held.iter().map(|entry| &entry.record).chain([record]);
             let same_size = known.filter(|known| stamp.is_some_and(|stamp| stamp.size() == known.size));
             match has_bytes_of(&place, same_size.collect(), stop)? {
                 true => Ok(Destination::Replaceable(stamp)),

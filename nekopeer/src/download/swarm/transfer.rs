@@ -25,7 +25,7 @@ use crate::{
     content::bitfield::Bitfield,
     download::{
         Downloader,
-        error::exhausted,
+        error::undelivered,
         file::{assembly::Assembly, reuse::LocalChunks},
     },
     failure::Failure,
@@ -137,7 +137,7 @@ pub(crate) struct Transferred {
 
 impl Transferred {
     /// Why `record` is not complete: how much did not come, and the last failure of a source, if there was one.
-    pub(crate) fn cut_short(self, record: &VerifiedRecord) -> Failure {
+    pub(crate) fn cut_short(self, record: &VerifiedRecord, kept: &str) -> Failure {
         let percent = (100 * self.left).div_ceil(self.assembly.manifest().chunks().len());
         let why = match self.report.last_failure {
             Some(why) => format!("{percent} % of it did not come; {why}"),
@@ -145,7 +145,7 @@ impl Transferred {
                 format!("{percent} % of version {} is neither here nor at a known source", record.version)
             }
         };
-        exhausted(record, Some(why))
+        undelivered(record, Some(why), kept)
     }
 }
 

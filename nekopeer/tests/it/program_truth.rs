@@ -1,0 +1,138 @@
+//! What commands say is true: also of names that are withdrawn, versions that are refused, and copies that were elsewhere.
+
+use crate::program::*;
+
+/// Goal: an indexer lists withdrawn names beside the others, and a page of these alone is not the answer.
+#[test]
+fn search_goes_on_past_names_that_are_withdrawn() {
+    let (_indexers, origin, reader) = two_homes();
+    let names = ["a.zzz", "b.zzz", "c.zzz", "d.zzz"];
+    origin.write_each(&names);
+    let _sharing = origin.share(&names);
+    origin.done(&["unshare", "a.zzz", "b.zzz"]);
+    for limit in ["1", "2", "3"] {
+        let found = reader.done(&["search", "*.zzz", "--limit", limit]);
+        assert!(found.out[1].starts_with("c.zzz"), "{found:?}");
+        assert_eq!(found.err.iter().any(|line| line.contains("there is more")), limit == "1", "{found:?}");
+    }
+    let further = reader.done(&["search", "*.zzz", "--limit", "1"]);
+    let after = further.err[0].rsplit_once(' ').unwrap().1;
+    let further = reader.done(&["search", "*.zzz", "--after", after]);
+    assert!(further.out.len() == 2 && further.out[1].starts_with("d.zzz"), "{further:?}");
+}
+
+#[test]
+fn quiet_follow_says_what_its_command_refuses_and_what_cannot_be_stored() {
+    let (_indexers, origin, reader) = two_homes();
+    let _sharing = origin.share_files([("f", "f"), ("g", "g")], &["f", "g"]);
+    let mut following = reader.start(&["-q", "follow", "f", "--exec", "false"]);
+    following.err_line("version 1 is refused");
+    drop(following);
+    reader.write("g", "mine");
+    reader.start(&["-q", "follow", "f", "g"]).err_line("g: ");
+}
+
+#[test]
+fn get_says_that_the_command_of_follow_decides_what_stays() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let hook = r#"! grep -q bad "$NEKO_PATH""#;
+    let mut following = reader.start_out(&["follow", "f", "--exec", hook], "f is at version 1");
+    origin.share_anew("f", "bad");
+    following.err_line("version 2 is refused, and version 1 is back");
+    reader.run(&["get", "f"]).ended_with(0, "the command of follow decides whether version 2 stays there");
+    following.err_line("version 2 is refused, and version 1 is back");
+    origin.share_anew("f", "good");
+    following.out_line("f is at version 3");
+    assert_eq!(reader.done(&["get", "f"]).err, [""; 0], "it is accepted");
+}
+
+/// A user's file in the place it had before is not replaced.
+#[test]
+fn copy_that_was_downloaded_to_another_place_since_is_replaced_where_it_was() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    reader.gets("f", "one");
+    reader.done(&["get", "f", "-o", "elsewhere/"]);
+    origin.share_anew("f", "two");
+    reader.gets("f", "two");
+    reader.write("f", "mine");
+    origin.share_anew("f", "three");
+    reader.run(&["get", "f"]).ended_with(3, "--force");
+    assert_eq!(reader.read("f"), b"mine");
+}
+
+#[test]
+fn details_of_several_names_say_whose_they_are_and_a_wrong_name_is_told_as_that() {
+    let (_indexers, origin, reader) = two_homes();
+    let names = ["README.md", "a", "b", "c"];
+    origin.write_each(&names);
+    let sharing = origin.share(&["."]);
+    let status = origin.done(&["status", "a", "b"]);
+    let lines: Vec<&str> = status.out.iter().map(String::as_str).filter(|line| line.ends_with(':')).collect();
+    assert_eq!(lines, ["a:", "b:"], "{status:?}");
+    for wrong in ["readme.md", "READM.md"] {
+        reader.run(&["get", wrong]).failed_with(1, &["did you mean README.md?"]);
+    }
+    reader.run(&["rollback", "a"]).failed_with(1, &["a is neither shared nor held here"]);
+    reader.start(&["wait", "a"]).err_line("waiting: a is neither shared nor held here");
+    let shared = sharing.interrupt().out;
+    assert!(shared.iter().any(|line| line.contains("all of them")), "{shared:?}");
+    assert!(!shared.iter().any(|line| line.starts_with("others:")), "{shared:?}");
+}
+
+/// Nothing answers at this address: nobody lists what is shared, however often that is done.
+#[test]
+fn version_that_no_indexer_lists_is_unconfirmed_when_it_is_shared_again_too() {
+    let (_kept, at) = kept_port();
+    let origin = Home::with(&["--indexer", &at.to_string()]);
+    origin.write("f", "f");
+    for count in ["1 new", "0 new, 1 unchanged"] {
+        let mut sharing = origin.start(&["share", "f"]);
+        assert!(sharing.out_line(count).contains("not confirmed by an indexer yet"), "{}", sharing.said());
+        sharing.err_line("serving on ");
+        sharing.interrupt();
+    }
+}
+
+/// It serves the large file while it downloads, so that others find it.
+#[test]
+fn get_of_a_folder_makes_nobody_a_reader_that_is_waited_for() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("course/large", bytes(1, 9 * MIB));
+    origin.write_all([("course/a", "a"), ("course/b", "b")]);
+    let _sharing = origin.share(&["course"]);
+    let got = reader.done(&["--json", "get", "course/"]);
+    assert!(got.out.concat().contains("\"fresh\""), "the origin was asked: {got:?}");
+    for name in ["course/a", "course/large"] {
+        assert_eq!(origin.status(name)["readers"], json!([]), "{name}");
+    }
+}
+
+/// The folder stays, as a file of the user's is in it; nothing else of it is removed.
+#[test]
+fn get_that_finds_a_folder_in_its_place_removes_nothing_from_it_unless_it_gets_the_place() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("w/1", "1"), ("w/2", "2")]);
+    let _sharing = origin.share(&["w"]);
+    reader.done(&["get", "w/"]);
+    reader.write("w/mine", "mine");
+    origin.done(&["unshare", "w/"]);
+    fs::remove_dir_all(origin.path("w")).unwrap();
+    origin.share_anew("w", "a file");
+    reader.run(&["get", "w"]).ended_with(3, "is a folder");
+    assert_eq!(["w/1", "w/2", "w/mine"].map(|name| reader.read(name)), [&b"1"[..], b"2", b"mine"]);
+    fs::remove_file(reader.path("w/mine")).unwrap();
+    reader.gets("w", "a file");
+}
+
+#[test]
+fn follow_says_where_it_goes_on_when_another_command_takes_the_copy_elsewhere() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    let mut following = reader.start_out(&["follow", "f"], "f is at version 1");
+    reader.done(&["get", "f", "-o", "elsewhere/"]);
+    following.err_line("is followed at");
+    origin.share_anew("f", "two");
+    following.out_line("f is at version 2");
+    assert_eq!(["elsewhere/f", "f"].map(|name| reader.read(name)), [b"two", b"one"]);
+    reader.done(&["get", "f", "--force"]);
+    assert_eq!(reader.read("f"), b"two");
+}
