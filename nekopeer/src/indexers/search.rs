@@ -98,7 +98,7 @@ impl Asked<'_> {
             }
             Self::Via(Connected { remote, client, .. }) => (client.clone(), *remote),
         };
-        Ok((client, sender(&remote), limit + began.elapsed().max(remote.round_trip)))
+        Ok((client, sender(&remote), limit + began.elapsed().max(remote.round_trip())))
     }
 
     /// What it is `asked`; once another one has `answered`, an own indexer that gives no sign of life is not waited for.

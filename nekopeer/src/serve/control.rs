@@ -164,7 +164,7 @@ fn subscribe(library: &Library, held: &Held, told: Version, holder: Holder, now:
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, time::Duration};
+    use std::sync::mpsc;
 
     use futures::{FutureExt, future::join_all};
     use nekoproto::{FileName, Identity, NodeId, Role};
@@ -192,7 +192,7 @@ mod tests {
         let reader = |seed: u16| {
             let (node, addr) = (identity(seed).id(), SocketAddr::from(([192, 0, 2, 1], seed)));
             let (role, here, listens_at, reaches_us_at) = (Role::Peer, addr.ip(), Some(addr), None);
-            Remote { node, role, addr, listens_at, here, reaches_us_at, round_trip: Duration::ZERO }
+            Remote { node, role, addr, listens_at, here, reaches_us_at, round_trip_ms: 0 }
         };
         let readers: Vec<Remote> = (1..=READERS).map(reader).collect();
         let (library, readers) = (&peer.library, &readers);
@@ -226,8 +226,8 @@ mod tests {
             let blocking = spawn_blocking(move || busy.recv());
             let (node, addr) = (identity(9).id(), SocketAddr::from(([192, 0, 2, 1], 1000)));
             let (role, here) = (Role::Peer, addr.ip());
-            let (listens_at, reaches_us_at, round_trip) = Default::default();
-            let remote = Remote { node, role, addr, listens_at, here, reaches_us_at, round_trip };
+            let (listens_at, reaches_us_at, round_trip_ms) = Default::default();
+            let remote = Remote { node, role, addr, listens_at, here, reaches_us_at, round_trip_ms };
             let call = |version| {
                 let records = Records::first_of([forged(9, 1, "a", version)]);
                 PeerControl::new(&peer.library, remote).invalidate(context::current(), records)

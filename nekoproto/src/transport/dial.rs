@@ -203,9 +203,9 @@ impl Endpoint {
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: EarlyFor) -> Result<Connection, ConnectError> {
         let began = Instant::now();
         let stream = connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
-        let round_trip = began.elapsed();
+        let round_trip_ms = u16::try_from(began.elapsed().as_millis()).unwrap_or(u16::MAX);
         let mut connection = self.greet_as(stream, addr, purpose).await?;
-        connection.remote.round_trip = round_trip;
+        connection.remote.round_trip_ms = round_trip_ms;
         Ok(connection)
     }
 

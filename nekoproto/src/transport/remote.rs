@@ -29,8 +29,8 @@ pub struct Remote {
     pub here: IpAddr,
     /// Where it can reach this node at that address, if this node listens there.
     pub reaches_us_at: Option<SocketAddr>,
-    /// Time for which this node waited for the first packet of it, when it connected there; zero if it connected here.
-    pub round_trip: Duration,
+    /// Milliseconds for which this node waited for the first packet of it, when it connected there; 0 if it connected here.
+    pub round_trip_ms: u16,
 }
 
 impl Remote {
@@ -38,7 +38,13 @@ impl Remote {
     #[must_use]
     pub fn as_said(self, hello: &Hello) -> Self {
         let us = self.reaches_us_at.unwrap_or_else(|| SocketAddr::new(self.here, 0));
-        Self { round_trip: self.round_trip, ..remote(hello, self.addr, us) }
+        Self { round_trip_ms: self.round_trip_ms, ..remote(hello, self.addr, us) }
+    }
+
+    /// The round trip to it, if this node connected there; else zero.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        Duration::from_millis(self.round_trip_ms.into())
     }
 
     /// Whether it runs on this machine.
@@ -70,8 +76,8 @@ pub struct Connection {
 fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
     let reaches_us_at = (us.port() != 0).then_some(us);
-    let round_trip = Duration::ZERO;
-    Remote { node: hello.node, role: hello.role, addr, listens_at, here: us.ip(), reaches_us_at, round_trip }
+    let Hello { node, role, .. } = *hello;
+    Remote { node, role, addr, listens_at, here: us.ip(), reaches_us_at, round_trip_ms: 0 }
 }
 
 impl Connection {

@@ -45,7 +45,7 @@ impl Session {
             match now {
                 LinkState::Up { client, remote } => {
                     told_away = false;
-                    self.liveness.send_replace(Liveness::over(remote.round_trip));
+                    self.liveness.send_replace(Liveness::over(remote.round_trip()));
                     self.library.unreached.lock().remove(&remote.node); // it tries anew
                     self.library.tell(Event::Connected(self.link.addr()));
                     self.library.wake.notify_one();
