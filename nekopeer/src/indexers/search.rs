@@ -35,6 +35,8 @@ use crate::{
     state::choice::Candidate,
 };
 
+/// Round trips that the longest answer takes over a new connection, which sends twice as much in each, and 14 KB in the first.
+const ANSWER_ROUND_TRIPS: u32 = 4;
 /// Calls under way at once, of those that one search for many names takes.
 const CALLS_AT_ONCE: usize = 8;
 /// Lists in which one indexer is asked for a batch of names: an answer has room for four of the longest replies.
@@ -85,7 +87,7 @@ impl Asked<'_> {
     }
 
     /// What calls it, it as one that names holders, and the time that an answer has which takes it `limit`: the link to it
-    /// takes a round trip, or as long as it took to connect, if it was not connected before.
+    /// takes some round trips, or as long as it took to connect, if it was not connected before.
     pub(super) async fn client(
         self,
         limit: Duration,
@@ -98,7 +100,7 @@ impl Asked<'_> {
             }
             Self::Via(Connected { remote, client, .. }) => (client.clone(), *remote),
         };
-        Ok((client, sender(&remote), limit + began.elapsed().max(remote.round_trip())))
+        Ok((client, sender(&remote), limit + began.elapsed().max(ANSWER_ROUND_TRIPS * remote.round_trip())))
     }
 
     /// What it is `asked`; once another one has `answered`, an own indexer that gives no sign of life is not waited for.
