@@ -1,4 +1,4 @@
-//! What commands say is true: also of names that are withdrawn, versions that are refused, and copies that were elsewhere.
+//! Runs commands beside withdrawn names, refused versions and copies that were moved, and compares what they print with the files.
 
 use crate::program::*;
 

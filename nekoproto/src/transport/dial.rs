@@ -79,7 +79,7 @@ impl Endpoint {
 
     /// From now on `callers` has nodes connect here that cannot be connected to.
     pub fn call_back_by(&self, callers: Box<dyn CallsBack>) {
-        drop(self.ways.callers.set(callers)); // once for each node
+        drop(self.addresses.callers.set(callers)); // once for each node
     }
 
     /// Connects to `node`, which is said to be at `addr`, there or at another address that was [learnt](Self::learn) with
@@ -97,7 +97,7 @@ impl Endpoint {
         purpose: Purpose,
         node: NodeId,
     ) -> Result<Connection, ConnectError> {
-        let mut ways = self.ways.hints.of(node, addr);
+        let mut ways = self.addresses.hints.of(node, addr);
         if let [Way::To(addr)] = ways[..] {
             return self.dial_node_at(addr, purpose, node).await;
         }
@@ -121,7 +121,7 @@ impl Endpoint {
         purpose: Purpose,
         node: NodeId,
     ) -> Result<Connection, ConnectError> {
-        let callers = self.ways.callers.get().ok_or(ConnectError::NoAddress)?;
+        let callers = self.addresses.callers.get().ok_or(ConnectError::NoAddress)?;
         let stream =
             callers.call_back(indexer, node).await.ok_or(ConnectError::NotCalledBack(indexer.addr))?;
         let addr = canonical(stream.peer_addr()?);

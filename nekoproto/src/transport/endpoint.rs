@@ -71,7 +71,7 @@ pub struct Endpoint {
     /// Addresses where nodes are said to be.
     pub(super) unproven: Unproven,
     /// Shared with [unlisted](Self::unlisted) endpoints.
-    pub(super) ways: Arc<Ways>,
+    pub(super) addresses: Arc<AddressBook>,
     /// Connections that are waited for.
     rendezvous: Rendezvous,
     relay: Relay,
@@ -79,7 +79,7 @@ pub struct Endpoint {
 
 /// How nodes are reached that are not where they are said to be.
 #[derive(Default)]
-pub(super) struct Ways {
+pub(super) struct AddressBook {
     /// Their further addresses.
     pub(super) hints: Hints,
     /// Has those connect here that cannot be connected to.
@@ -106,7 +106,7 @@ impl Endpoint {
     fn reaching(
         config: EndpointConfig,
         budget: Arc<Budget>,
-        ways: Arc<Ways>,
+        addresses: Arc<AddressBook>,
     ) -> Result<Arc<Self>, EndpointError> {
         let tls = match config.security {
             Security::Tls => Some(Tls::new(&config.identity)?),
@@ -121,7 +121,7 @@ impl Endpoint {
             tls,
             listens_on,
             unproven,
-            ways,
+            addresses,
             rendezvous,
             relay,
         }))
@@ -133,7 +133,7 @@ impl Endpoint {
     /// # Errors
     /// The TLS library refuses the key.
     pub fn unlisted(&self) -> Result<Arc<Self>, EndpointError> {
-        Self::reaching(self.config.clone(), Arc::clone(&self.budget), Arc::clone(&self.ways))
+        Self::reaching(self.config.clone(), Arc::clone(&self.budget), Arc::clone(&self.addresses))
     }
 
     /// The bytes kept for other nodes.
@@ -179,7 +179,7 @@ impl Endpoint {
     /// Whether another way is known to `node` than to dial `addr`.
     #[must_use]
     pub fn knows_another_way(&self, node: NodeId, addr: SocketAddr) -> bool {
-        self.ways.hints.of(node, addr).len() > 1
+        self.addresses.hints.of(node, addr).len() > 1
     }
 
     /// From now on hellos name this port, where it can be reached.
@@ -190,7 +190,7 @@ impl Endpoint {
     /// From now on [`dial_node`](Self::dial_node) tries all of these addresses where the first of them is dialled, and has
     /// `via` make the node connect here: at last, unless `via_first`.
     pub fn learn(&self, at: &NodeAddrs, via: Option<IndexerAddr>, via_first: bool) {
-        self.ways.hints.learn(at, via, via_first);
+        self.addresses.hints.learn(at, via, via_first);
     }
 
     /// Connections that are waited for here.
