@@ -152,6 +152,18 @@ async fn page_of_a_hostile_indexer_does_not_count_and_says_so() {
     }
 }
 
+/// As over a link that was down for a moment.
+#[testkit::test]
+async fn page_of_a_folder_that_did_not_come_is_asked_for_once_more() {
+    let record = Goods::new(1, "d/a", 1, vec![1]).record.to_signed();
+    let hits = List::first_of([hit(record, 9, ([127, 0, 0, 1], 9).into())]);
+    let reply = FindReply { hits, complete: true, ..FindReply::default() };
+    let fake = Fake::of_peers(Habit::ShowsAgain(reply, Arc::default()));
+    let home = Home::with(&["--indexer", &fake.addr.to_string()]);
+    let found = blocking(move || home.done(&["query", "d/", "--json"]).json()).await;
+    assert_eq!(found["answers"][0]["name"], "d/a");
+}
+
 /// Goal: an older, larger version is no match where the newest is too small for the filter. Method: one indexer lists the
 /// newest, and leaves it out; another one still shows the older one.
 #[testkit::test]

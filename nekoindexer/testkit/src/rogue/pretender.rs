@@ -16,6 +16,8 @@ pub enum Habit {
     Knows(Arc<HashMap<FileName, QueryReply>>),
     /// Answers a search by pattern with this, and queries with nothing.
     Shows(FindReply),
+    /// The same; it does not answer the first search.
+    ShowsAgain(FindReply, Arc<AtomicUsize>),
     /// Answers with nothing: what goes no further, as probes do, at once, and all else after this time.
     Late(Duration),
     /// Answers each query with records of its own, and searches with nothing.
@@ -80,7 +82,7 @@ impl Habit {
         match self {
             Self::Says(reply) => Ok(reply),
             Self::Knows(replies) => Ok(replies.get(name).cloned().unwrap_or_else(nothing)),
-            Self::Shows(_) | Self::Hangs(_) => Ok(nothing()),
+            Self::Shows(_) | Self::ShowsAgain(..) | Self::Hangs(_) => Ok(nothing()),
             Self::Far(delay) => {
                 pass(delay).await;
                 Ok(nothing())
@@ -154,6 +156,12 @@ impl Pretender {
             (Ask::SearchAll { names }, habit) => Answer::SearchAll(Ok(habit.answers(&names).await?)),
             (Ask::QueryAll { request }, habit) => Answer::QueryAll(Ok(habit.answers(&request.names).await?)),
             (Ask::Find { .. }, Habit::Shows(reply)) => Answer::Find(Ok(reply)),
+            (Ask::Find { .. }, Habit::ShowsAgain(reply, asked)) => {
+                match asked.fetch_add(1, Ordering::Relaxed) {
+                    0 => pending().await,
+                    _ => Answer::Find(Ok(reply)),
+                }
+            }
             (Ask::Find { .. }, Habit::Late(time)) => {
                 sleep(time).await;
                 found([])

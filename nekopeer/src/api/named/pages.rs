@@ -74,13 +74,16 @@ impl Pages {
         }))
     }
 
-    /// Further names that match, in order; none after the last.
+    /// Further names that match, in order; none after the last. A page that did not come in time is asked for once more.
     pub(in crate::api) async fn next(&mut self) -> Result<Vec<Located>, Failure> {
-        let mut names = Vec::new();
+        let (mut names, mut is_again) = (Vec::new(), false);
         while names.is_empty() && !self.is_over {
             let (began, after) = (Instant::now(), self.after.as_ref());
             let found = self.indexers.find(&self.search, after, self.page, self.ttl_hops, &self.via).await;
-            if found.is_err() && self.page > FOUND_MAX {
+            // It was too long for the link, or the link was down for a moment.
+            let is_lost = !is_again && began.elapsed() >= QUICK_PAGE;
+            if found.is_err() && (self.page > FOUND_MAX || is_lost) {
+                is_again |= self.page == FOUND_MAX;
                 (self.page, self.page_max) = (FOUND_MAX, FOUND_MAX);
                 continue;
             }
