@@ -4,6 +4,7 @@
 
 use std::{
     collections::{HashSet, VecDeque},
+    mem::take,
     sync::Arc,
     time::Duration,
 };
@@ -21,7 +22,7 @@ use super::{
     file::bases::Bases,
     plan::Layout,
     swarm::{
-        Begin, SECOND_STREAM_FROM, SILENCE_TOLD,
+        Begin, ROUND_PAUSE, ROUNDS, SECOND_STREAM_FROM, SILENCE_TOLD,
         busy::Busy,
         named,
         source::{FetchError, Source, UNIT_BYTES},
@@ -59,7 +60,7 @@ impl Downloader {
             let manifest = Arc::new(manifest);
             return Ok(Layout { manifest, encoded: encoded.into(), outboard: None, begin });
         }
-        let (mut last, mut busy) = (None, Busy::default());
+        let (mut last, mut again) = (None, AskedAgain::default());
         let sources = begin.iter_mut().enumerate();
         let mut connected: VecDeque<(usize, Source)> =
             sources.filter_map(|(place, (_, source))| Some((place, source.take()?))).collect();
@@ -69,7 +70,7 @@ impl Downloader {
         let mut waiting: VecDeque<usize> =
             (0..begin.len()).filter(|place| !ready.contains(place)).chain(kept).collect();
         let (mut asked, mut is_asked) = (FuturesUnordered::new(), false);
-        let (mut refused, mut next_at) = (Vec::new(), Instant::now());
+        let mut next_at = Instant::now();
         loop {
             if asked.is_empty() || next_at <= Instant::now() {
                 let next = connected.pop_front().map(|(place, source)| (place, Some(source)));
@@ -88,11 +89,9 @@ impl Downloader {
                 }
             }
             if asked.is_empty() {
-                if refused.is_empty() || busy.is_over() {
-                    return Err(exhausted(record, last));
-                }
-                tokio::time::sleep(busy.pause()).await;
-                waiting.extend(refused.drain(..));
+                let Some((places, pause)) = again.next() else { return Err(exhausted(record, last)) };
+                tokio::time::sleep(pause).await;
+                waiting.extend(places);
                 continue;
             }
             let is_another = !connected.is_empty() || (!waiting.is_empty() && asked.len() < ASKED_MAX);
@@ -119,7 +118,7 @@ impl Downloader {
                 // What was ready may have been closed meanwhile.
                 Err(FetchError::Stream(_)) if ready.remove(&place) => be_next(&mut waiting, place),
                 Err(error) => {
-                    refused.extend(error.is_busy().then_some(place));
+                    again.note(place, &error);
                     last = Some(format!("{}: {error}", named(&begin[place].0)));
                     (is_asked, next_at) = (false, Instant::now());
                 }
@@ -190,6 +189,32 @@ impl Downloader {
         let found = self.library.blocking(ask).await;
         guard.disarm();
         found
+    }
+}
+
+/// Places of sources that failed and may deliver later.
+#[derive(Debug, Default)]
+struct AskedAgain {
+    busy: Busy,
+    refused: Vec<usize>,
+    lost: Vec<usize>,
+    rounds: u32,
+}
+
+impl AskedAgain {
+    fn note(&mut self, place: usize, error: &FetchError) {
+        self.refused.extend(error.is_busy().then_some(place));
+        self.lost.extend(error.is_of_link().then_some(place));
+    }
+
+    /// Those that are asked next, and after which pause.
+    fn next(&mut self) -> Option<(Vec<usize>, Duration)> {
+        if !self.refused.is_empty() && !self.busy.is_over() {
+            return Some((take(&mut self.refused), self.busy.pause()));
+        }
+        self.rounds += 1;
+        let is_next = self.rounds < ROUNDS && !self.lost.is_empty();
+        is_next.then(|| (take(&mut self.lost), ROUND_PAUSE))
     }
 }
 

@@ -104,6 +104,21 @@ async fn busy_source_is_asked_again_and_is_no_failure() {
     }
 }
 
+/// As over a link that was down for a moment: the first connections break.
+#[testkit::test]
+async fn sole_holder_whose_connection_broke_is_asked_for_the_list_of_chunks_again() {
+    let (indexer, [(to, reader)]) = network().await;
+    let goods = Goods::new(1, "a", 1, bytes(1, 2 * MIB));
+    let left = AtomicUsize::new(2);
+    let script = move |goods: &Goods, request: &DataRequest| {
+        let is_lost = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        let breaks = || goods.honest(request).cut_to(0).then(Then::Close);
+        if is_lost.is_ok() { breaks() } else { goods.honest(request) }
+    };
+    let _holder = goods.served(1, indexer.local_addr(), script).await;
+    reader.gets(&to, "a", &goods.bytes).await;
+}
+
 /// The origin sends a part and is gone; a fellow reader lacks the same, and fails later.
 #[testkit::test]
 async fn an_origin_that_goes_is_named_with_what_did_not_come_and_no_fellow_reader() {

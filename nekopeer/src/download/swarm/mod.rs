@@ -47,8 +47,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 pub(super) const LOOK_AFTER: Duration = Duration::from_millis(250);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
 /// Number of attempts after all known sources failed, and the pause before each.
-const ROUNDS: u32 = 3;
-const ROUND_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const ROUNDS: u32 = 3;
+pub(super) const ROUND_PAUSE: Duration = Duration::from_millis(500);
 /// Time without a chunk, the least speed or a plea for patience from any source, after which the user is told what is
 /// waited for.
 pub(super) const SILENCE_TOLD: Duration = Duration::from_secs(3);

@@ -81,6 +81,12 @@ impl FetchError {
         matches!(self, Self::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
     }
 
+    /// Whether the link to the source may be to blame, which may be up again soon.
+    #[must_use]
+    pub(crate) const fn is_of_link(&self) -> bool {
+        matches!(self, Self::Stream(_) | Self::Connect(ConnectError::Timeout(_)))
+    }
+
     /// Whether a retry is pointless for this download.
     #[must_use]
     pub(crate) const fn is_final(&self) -> bool {
