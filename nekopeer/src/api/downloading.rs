@@ -92,6 +92,10 @@ impl WantedFiles {
     }
 }
 
+fn left_to_commands(which: &str, stays: &str) -> Reply {
+    Reply::Note(format!("note: the command of follow decides whether {which} {stays} there"))
+}
+
 /// Downloads what is selected; of several files those that fail are told at the end.
 pub(super) async fn get_all(
     peer: &PeerHandle,
@@ -105,7 +109,7 @@ pub(super) async fn get_all(
     let (progress, options) = (&job.progress, &wanted.options);
     let (mut left, mut known) = (wanted.names.clone(), mem::take(&mut wanted.known));
     let mut further = wanted.further.take();
-    let (mut here, mut failed, mut not_listed) = (Vec::new(), Vec::new(), None);
+    let (mut here, mut failed, mut not_listed, mut undecided) = (Vec::new(), Vec::new(), None, 0);
     while !left.is_empty() {
         let (mut running, known) = (Vec::new(), mem::take(&mut known));
         let mut downloads = Downloads::new(&peer.downloader, &left, known, options, progress);
@@ -124,6 +128,8 @@ pub(super) async fn get_all(
                     }
                 }
                 peer.library.ask_again(done.iter().map(|done| &done.record.name));
+                let is_undecided = |done: &&Downloaded| peer.library.is_up_to_commands(&done.record);
+                undecided += done.iter().filter(is_undecided).count();
                 answer.rows_of(&done, DownloadedRow::newest).await?;
                 here.extend(done.into_iter().map(|done| done.record.name.clone()));
             }
@@ -138,6 +144,9 @@ pub(super) async fn get_all(
             until_free(peer, name, answer).await;
         }
         left = running;
+    }
+    if options.output.is_none() && undecided > 0 {
+        answer.send(left_to_commands(&format!("{undecided} of these versions"), "stay")).await?;
     }
     let gone = peer.library.blocking(move |library| library.gone(here)).await;
     let gone_count = gone.len();
@@ -191,11 +200,9 @@ async fn get_one(
         ended => {
             let done = ended?;
             peer.library.ask_again([name]);
-            let version = done.record.version;
             if options.output.is_none() && peer.library.is_up_to_commands(&done.record) {
-                let note =
-                    format!("note: the command of follow decides whether version {version} stays there");
-                answer.send(Reply::Note(note)).await?;
+                let version = format!("version {}", done.record.version);
+                answer.send(left_to_commands(&version, "stays")).await?;
             }
             answer.row(&DownloadedRow::newest(&done)).await?;
             return Ok(true);

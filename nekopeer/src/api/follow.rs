@@ -33,6 +33,8 @@ use crate::{
 /// Time limit of the command of `follow`, in seconds: what is usual, and a day.
 const EXEC_SECS_DEFAULT: u32 = 600;
 const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
+/// Time after which the user is told that it runs.
+const EXEC_TOLD_AFTER: Duration = Duration::from_secs(1);
 /// Interval between two searches for files that are new in a folder that is followed.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
@@ -129,7 +131,13 @@ impl Api for Follow {
             let followed = followed.lock();
             let parts = followed.iter().filter_map(|name| Some((name.clone(), peer.library.in_use(name)?)));
             let parts: Vec<_> = parts.collect();
-            (Snapshot::default(), parts.iter().find_map(|(_, part)| part.waiting_for()), parts)
+            let runs_long = |name: &&FileName| {
+                peer.library.hook_runs_for(name).is_some_and(|runs_for| runs_for >= EXEC_TOLD_AFTER)
+            };
+            let waits_for = parts.iter().find_map(|(_, part)| part.waiting_for()).or_else(|| {
+                followed.iter().find(runs_long).map(|name| format!("note: the command runs on {name}"))
+            });
+            (Snapshot::default(), waits_for, parts)
         };
         let following = answer.reporting_of(in_work, PROGRESS_EVERY, Box::pin(following));
         job.unless_cancelled(following).await?;

@@ -9,7 +9,12 @@ mod hook;
 mod output;
 
 use std::{
-    collections::HashMap, convert::Infallible, future::pending, path::PathBuf, sync::Arc, time::Duration,
+    collections::HashMap,
+    convert::Infallible,
+    future::pending,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -262,16 +267,16 @@ impl Follower {
         let (library, name) = (&self.reconciler.library, record.name.clone());
         let is_waited_for = library.accepted_instead(record).is_some(); // its origin was told of an earlier one
         let change = |change: fn(&mut FollowerHook)| seen.hook.iter().for_each(|hook| hook.change(change));
-        change(|hook| hook.is_running = true);
+        change(|hook| hook.runs_since = Some(Instant::now()));
         // Who puts back an earlier version sees that it runs, or has done so.
         if library.catalogue.get(&name).is_none_or(|now| now.record != *record) {
-            change(|hook| hook.is_running = false);
+            change(|hook| hook.runs_since = None);
             return Ok(());
         }
         change(|hook| (hook.runs, hook.refused) = (hook.runs + 1, None));
         let ended =
             hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
-        change(|hook| hook.is_running = false);
+        change(|hook| hook.runs_since = None);
         let Err(why) = ended else {
             let (command, origin, version) = (hook.id(), record.origin, record.version);
             seen.accepted = Some((origin, version));

@@ -44,10 +44,14 @@ impl Library {
 
     /// Whether a command that runs on the name of `record`, which is in its place, has still to accept it. Blocking for a moment.
     pub(crate) fn is_up_to_commands(&self, record: &VerifiedRecord) -> bool {
+        let hooks = self.hooks_on(&record.name);
+        if hooks.is_empty() {
+            return false;
+        }
         let Ok(reader) = self.catalogue.reader(&record.name) else { return false };
         let is_accepted =
             |hook: &FollowerHook| reader.accepted_by(hook.command) == Some((record.origin, record.version));
-        !self.hooks_on(&record.name).iter().all(is_accepted)
+        !hooks.iter().all(is_accepted)
     }
 
     /// Whether a follower that is about to begin may still have to decide on what stands in the place of `name`.

@@ -1,7 +1,11 @@
 //! Lists the followers that run a command on each version of a name, with what each refused last, and waits for what they say of
 //! a version that was put back in its place.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nekoproto::{FileName, VerifiedRecord, Version};
 use tokio::sync::Notify;
@@ -18,8 +22,8 @@ pub(crate) struct FollowerHook {
     /// Unique in this process.
     id: u64,
     pub(crate) command: CommandId,
-    /// Whether the command runs: what stands there is up to it.
-    pub(crate) is_running: bool,
+    /// Since when the command runs, if it does: what stands there is up to it.
+    pub(crate) runs_since: Option<Instant>,
     /// How often it ran since it is listed.
     pub(crate) runs: u64,
     pub(crate) refused: Option<RefusedVersion>,
@@ -61,7 +65,7 @@ impl Library {
         wake: &Arc<Notify>,
     ) -> HookListing {
         let (id, wake) = (rand::random(), Arc::clone(wake));
-        let hook = FollowerHook { id, command, is_running: false, runs: 0, refused: None, wake };
+        let hook = FollowerHook { id, command, runs_since: None, runs: 0, refused: None, wake };
         self.hooks.lock().entry(name.clone()).or_default().push(hook);
         HookListing { library: Arc::clone(self), name: name.clone(), id }
     }
@@ -70,9 +74,10 @@ impl Library {
         self.hooks.lock().get(name).cloned().unwrap_or_default()
     }
 
-    /// Whether the command of a follower runs on `name`.
-    pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
-        self.hooks.lock().get(name).is_some_and(|hooks| hooks.iter().any(|hook| hook.is_running))
+    /// How long the command of a follower has been running on `name`, if one is.
+    pub(crate) fn hook_runs_for(&self, name: &FileName) -> Option<Duration> {
+        let since = |hooks: &Vec<FollowerHook>| hooks.iter().filter_map(|hook| hook.runs_since).min();
+        self.hooks.lock().get(name).and_then(since).map(|since| since.elapsed())
     }
 
     /// Whether a version that passes others over may take its place: not at the user's wish while a command runs on the one there.
@@ -82,7 +87,7 @@ impl Library {
         passed_over: Option<PassedOver>,
     ) -> Result<(), Failure> {
         let is_told = passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
-        if !is_told || !self.is_hooked(name) {
+        if !is_told || self.hook_runs_for(name).is_none() {
             return Ok(());
         }
         let runs = format!("the command of follow is running on {name}");

@@ -72,7 +72,7 @@ impl Reconciler {
         let preference = library.blocking(move |library| library.preference(&asked)).await;
         match preference.on_stale.unwrap_or(self.downloader.on_stale) {
             OnStale::Keep => Ok((Ended::GivenUp, None)),
-            _ if library.is_hooked(name) => Ok((Ended::InUse, None)), // what stands there is up to a command
+            _ if library.hook_runs_for(name).is_some() => Ok((Ended::InUse, None)), // what stands there is up to a command
             OnStale::Drop => Ok(self.drop_copy(name).await),
             OnStale::Refetch => {
                 let Some(newest) = library.wanted(name) else { return Ok((Ended::Done, None)) };
@@ -228,6 +228,8 @@ fn delete(entry: &Entry) -> Dropped {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use nekoproto::ContentHash;
     use testkit::goods;
 
@@ -252,7 +254,7 @@ mod tests {
         let (reconciler, name) = (&peer.reconciler, FileName::new("a").unwrap());
         peer.library.catalogue.put_copy(copy).unwrap();
         let hook = peer.library.list_hook(&name, CommandId([0; 32]), &Arc::default());
-        hook.change(|hook| hook.is_running = true);
+        hook.change(|hook| hook.runs_since = Some(Instant::now()));
         assert_eq!(reconciler.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
         assert!(path.exists());
         drop(hook);

@@ -44,6 +44,19 @@ fn get_says_that_the_command_of_follow_decides_what_stays() {
     origin.share_anew("f", "good");
     following.out_line("f is at version 3");
     assert_eq!(reader.done(&["get", "f"]).err, [""; 0], "it is accepted");
+    origin.share_anew("g", "g");
+    origin.share_anew("f", "bad again");
+    following.err_line("version 4 is refused, and version 3 is back");
+    reader.run(&["get", "f", "g"]).ended_with(0, "decides whether 1 of these versions stay there");
+}
+
+#[test]
+fn follow_says_that_its_command_runs_for_long() {
+    let (_indexers, _origin, reader, _sharing) = sharing("f", "one");
+    let mut following = reader.start(&["follow", "f", "--exec", "until test -e go; do sleep .05; done"]);
+    following.err_line("the command runs on f");
+    reader.write("go", "");
+    following.out_line("f is at version 1");
 }
 
 /// A user's file in the place it had before is not replaced.
