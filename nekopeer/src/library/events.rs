@@ -338,7 +338,8 @@ impl fmt::Display for Event {
             }
             Self::NotReached { indexer, at } => write!(f, "indexer {indexer}: {}", unreached(*at)),
             Self::Away { indexer, why } => {
-                write!(f, "indexer {} is away, trying again: {why}", shown(*indexer))
+                let how = if why.remedy.is_some() { "lets this peer not in" } else { "is away" };
+                write!(f, "indexer {} {how}, trying again: {why}", shown(*indexer))
             }
             Self::Registered { indexer, files } => {
                 write!(f, "registered {files} file{} with {indexer}", if *files == 1 { "" } else { "s" })

@@ -89,6 +89,8 @@ fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
     serving.err_line(&format!("the indexer at {} is not used: ", inside.indexer));
     serving.err_line("started one at ");
     assert!(serving.said().contains("--network-secret FILE"));
+    let mut refused = stranger.start(&["serve", "--data-dir", "other", "--indexer", &inside.indexer]);
+    refused.err_line("lets this peer not in, trying again: ");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! [`TurnedAway`]: the log of those who were refused for want of the secret or a place on the list.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,7 @@ use super::error::ConnectError;
 use crate::messages::HelloRefusal;
 
 /// Lines for each [`WITHIN`]; further ones are counted, so that strangers cannot fill the log.
-const LINES_MAX: u32 = 10;
+const LINES_MAX: usize = 10;
 /// See [`LINES_MAX`].
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -25,35 +25,40 @@ pub(super) struct TurnedAway {
 #[derive(Debug, Default)]
 struct Lines {
     since: Option<Instant>,
-    written: u32,
+    /// What the lines since then are of.
+    written: Vec<Option<Stranger>>,
     left_out: u64,
 }
+
+/// Who was refused, and why.
+type Stranger = (IpAddr, &'static str);
 
 impl TurnedAway {
     /// Logs why the handshake of a connection from `from` failed.
     pub(super) fn log(&self, from: Option<SocketAddr>, error: &ConnectError) {
-        let from = from.map(tracing::field::display);
-        let Some(why) = reason(error) else { return debug!(from, %error, "connection refused") };
-        let line = self.lines.lock().take(Instant::now());
+        let shown = from.map(tracing::field::display);
+        let Some(why) = reason(error) else { return debug!(from = shown, %error, "connection refused") };
+        let line = self.lines.lock().take(from.map(|from| (from.ip(), why)), Instant::now());
         match line {
-            Some(0) => warn!(from, "connection refused: {why}"),
-            Some(left_out) => warn!(from, left_out, "connection refused: {why}"),
-            None => debug!(from, "connection refused: {why}"),
+            Some(0) => warn!(from = shown, "connection refused: {why}"),
+            Some(left_out) => warn!(from = shown, left_out, "connection refused: {why}"),
+            None => debug!(from = shown, "connection refused: {why}"),
         }
     }
 }
 
 impl Lines {
-    /// The number of lines that were left out before this one; `None` leaves this one out too.
-    fn take(&mut self, now: Instant) -> Option<u64> {
+    /// The number of lines that were left out before this one; `None` leaves this one out too, as one of the same node.
+    fn take(&mut self, of: Option<Stranger>, now: Instant) -> Option<u64> {
         if self.since.is_none_or(|since| now.duration_since(since) >= WITHIN) {
-            (self.since, self.written) = (Some(now), 0);
+            self.since = Some(now);
+            self.written.clear();
         }
-        if self.written == LINES_MAX {
+        if self.written.len() == LINES_MAX || of.is_some() && self.written.contains(&of) {
             self.left_out += 1;
             return None;
         }
-        self.written += 1;
+        self.written.push(of);
         Some(std::mem::take(&mut self.left_out))
     }
 }
@@ -80,9 +85,12 @@ mod tests {
     #[test]
     fn lines_are_bounded_and_those_left_out_are_counted() {
         let (mut lines, now) = (Lines::default(), Instant::now());
-        let written = (0..LINES_MAX + 5).filter_map(|_| lines.take(now)).count();
-        assert_eq!(written, LINES_MAX as usize);
-        assert_eq!(lines.take(now + WITHIN), Some(5));
-        assert_eq!(lines.take(now + WITHIN), Some(0));
+        let from = |n: usize| Some((IpAddr::from([10, 0, 0, u8::try_from(n).unwrap()]), "why"));
+        let written = (0..LINES_MAX + 5).filter_map(|n| lines.take(from(n), now)).count();
+        assert_eq!(written, LINES_MAX);
+        assert_eq!(lines.take(from(0), now + WITHIN), Some(5));
+        assert_eq!(lines.take(from(0), now + WITHIN), None, "one that tries again");
+        assert_eq!(lines.take(from(1), now + WITHIN), Some(1));
+        assert_eq!(lines.take(from(1), now + 2 * WITHIN), Some(0));
     }
 }
