@@ -212,6 +212,15 @@ fn reading_without_any_indexer_says_what_to_do_and_starts_none() {
     assert!(!home.path(".neko/indexer.key").exists(), "an indexer was started");
 }
 
+#[test]
+fn what_takes_connections_and_closes_them_is_told_from_a_machine_that_is_off() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let indexer = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let home = Home::with(&["--indexer", &indexer]);
+    home.run(&["query", "a"]).failed_with(3, &[&indexer, "has too many connections, or is no nekop2p node"]);
+}
+
 /// As on a machine that starts, or has no network now.
 #[test]
 fn indexer_whose_host_cannot_be_looked_up_is_waited_for_and_others_are_used() {

@@ -191,10 +191,12 @@ impl Endpoint {
         purpose: EarlyFor,
         again: bool,
     ) -> Result<Connection, ConnectError> {
-        let mut backoff = Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX);
+        let (began, mut backoff) = (Instant::now(), Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX));
         loop {
+            let pause = backoff.pause(rand::random());
+            let is_last = !again || began.elapsed() + pause >= HANDSHAKE_TIMEOUT - RESET_PAUSE_MAX;
             match self.dial_unbounded(addr, purpose).await {
-                Err(error) if again && error.is_reset() => sleep(backoff.pause(rand::random())).await,
+                Err(error) if error.is_reset() && !is_last => sleep(pause).await,
                 dialed => return dialed,
             }
         }

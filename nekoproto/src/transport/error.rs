@@ -41,7 +41,7 @@ pub enum ConnectError {
     )]
     Timeout(SocketAddr),
     /// The connection broke, or TLS failed, during the handshake.
-    #[error("the handshake failed: {0}")]
+    #[error("the handshake failed: {}", handshake(.0))]
     Handshake(#[from] io::Error),
     /// The other end is not a nekop2p node.
     #[error("the other end does not speak nekop2p")]
@@ -102,6 +102,18 @@ fn reason(source: &io::Error) -> String {
     }
 }
 
+fn handshake(error: &io::Error) -> String {
+    match is_reset(error) {
+        true => format!("{error}; what listens there has too many connections, or is no nekop2p node"),
+        false => error.to_string(),
+    }
+}
+
+fn is_reset(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof)
+}
+
 impl ConnectError {
     /// Whether `other`, of another address of the same node, says more of why it cannot be reached.
     pub(super) fn tells_less_than(&self, other: &Self) -> bool {
@@ -118,9 +130,7 @@ impl ConnectError {
 
     /// Whether the other end closed the connection in the middle of the handshake, without a word.
     pub(super) fn is_reset(&self) -> bool {
-        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-        matches!(self, Self::Handshake(error)
-            if matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof))
+        matches!(self, Self::Handshake(error) if is_reset(error))
     }
 }
 
