@@ -18,8 +18,10 @@ const SPACES: &[u8] = &[b' '; 64];
 const GAP: usize = 2;
 /// A column is not cut to less.
 const COLUMN_MIN: usize = 10;
-/// The heading of the column that is cut before all others.
+/// The heading of the column that is cut before all others,
 const CUT_FIRST: &str = "NAME";
+/// and to how much before others are left out.
+const NAME_MIN: usize = 16;
 
 /// A table that is printed as its rows come: the columns are as wide as the widest cell so far.
 pub(crate) struct Table {
@@ -78,7 +80,7 @@ impl Table {
 
     fn fitting(&self, columns: usize) -> Vec<usize> {
         let least = |column: &usize| match self.is_cut_first(*column) {
-            true => self.widths[*column].min(COLUMN_MIN),
+            true => self.widths[*column].min(NAME_MIN),
             false => self.widths[*column],
         };
         let mut shown: Vec<usize> = (0..self.widths.len()).collect();
@@ -276,9 +278,9 @@ mod tests {
             String::from_utf8(out).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
         };
         let of_60 = [
-            "NAME           VERSION     SIZE     AGE  HOLDERS  FRESHNESS",
-            "models/llama…       12  1.5 GiB  35 min        7  unverified",
-            "a                    1      1 B     1 s        1  fresh",
+            "NAME                    VERSION     SIZE     AGE  FRESHNESS",
+            "models/llama/weights-…       12  1.5 GiB  35 min  unverified",
+            "a                             1      1 B     1 s  fresh",
         ];
         let of_40 = [
             "NAME            SIZE     AGE  FRESHNESS",
