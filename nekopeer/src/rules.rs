@@ -1,11 +1,12 @@
 //! [`Rules`]: what in a folder is not published: hidden files, what `.nekoignore` files name, and what the user excludes.
 
 pub(crate) mod links;
+mod skipped;
 
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    fmt, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,10 +15,11 @@ use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
-use nekoproto::{Remedy, name::RESERVED_PREFIX};
+use nekoproto::name::RESERVED_PREFIX;
 use serde::{Deserialize, Serialize};
 
-use crate::{failure::Failure, library::own_paths::OwnPaths};
+pub use self::skipped::{RulesError, SkipCause, Skipped};
+use crate::library::own_paths::OwnPaths;
 
 /// The files that say, in the syntax of gitignore, what in their folder is not published. They are never published: their
 /// name begins as those of this program do.
@@ -33,85 +35,6 @@ pub struct Rules {
     /// What links in folders lead to is published too, if it is on the folder's file system.
     #[serde(default)]
     pub follow_links: bool,
-}
-
-/// Why it is not known what in a folder is published.
-#[derive(Debug, thiserror::Error)]
-pub enum RulesError {
-    /// A glob that the user excludes is none.
-    #[error("{glob:?} is no glob that can be excluded: {why}")]
-    Glob {
-        /// The glob.
-        glob: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A folder cannot be looked into, so that it is not known what is in it.
-    #[error("cannot read {path}: {source}; nothing in it is shared, make it readable")]
-    Unreadable {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// An ignore file cannot be read.
-    #[error("{path} cannot be followed, and nothing in its folder is shared: {why}; mend it")]
-    IgnoreFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-impl From<RulesError> for Failure {
-    fn from(error: RulesError) -> Self {
-        let remedy = matches!(error, RulesError::Unreadable { .. }).then_some(Remedy::Exclude);
-        Self { remedy, ..Self::invalid(error.to_string()) }
-    }
-}
-
-/// Why something is not published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SkipCause {
-    /// Its name begins with a dot.
-    Hidden,
-    /// It is a symbolic link.
-    Link,
-    /// A `.nekoignore` file names it.
-    Ignored,
-    /// The user excluded it.
-    Excluded,
-    /// It is neither a file nor a folder.
-    NotAFile,
-    /// The peer was told to keep it to itself.
-    Secret,
-}
-
-impl fmt::Display for SkipCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hidden => "hidden",
-            Self::Link => "a link",
-            Self::Ignored => ".nekoignore names it",
-            Self::Excluded => "a glob excludes it",
-            Self::NotAFile => "neither a file nor a folder",
-            Self::Secret => "this peer keeps it secret",
-        })
-    }
-}
-
-/// Something in a folder that is not published.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Why.
-    pub cause: SkipCause,
-    /// It is a folder: what is below it is not listed.
-    pub is_folder: bool,
-    /// It, or something below it, was published before and stays published as it was.
-    pub is_published: bool,
 }
 
 /// The ignore files that were read so far, by folder. A new one sees what they say now.

@@ -1,11 +1,13 @@
 //! Partial files: written in any order in a private folder, found again after an interruption, moved to their place
-//! atomically.
+//! atomically ([`moving`]).
+
+mod moving;
 
 use std::{
-    fs::{self, File, OpenOptions, Permissions, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io,
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -16,17 +18,13 @@ use std::{
 
 use nekoproto::{FileName, private_folder};
 use parking_lot::Mutex;
-use rustix::{
-    fs::{AtFlags, OFlags, Stat, statat},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 
 use super::{
     digits,
-    error::{changed_meanwhile, error_at, not_a_place},
+    error::{error_at, not_a_place},
     flock::{self, HeldLock},
     folder::OpenFolder,
-    no_follow::{self, Moved},
     place::Place,
 };
 use crate::{
@@ -49,11 +47,7 @@ const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Unit of the blocks in a file's metadata, whatever the file system.
 const BLOCK_BYTES: u64 = 512;
-/// Bits of a mode that a user sets: who may read, write and run the file. Bytes from elsewhere get no other rights by it.
-const MODE: u32 = 0o777;
 const OWNER_WRITES: u32 = 0o600;
-const READS: u32 = 0o444;
-const RUNS: u32 = 0o111;
 /// Zeros per write where a hole cannot be made.
 const ZEROS_BYTES: usize = 64 * 1024;
 
@@ -326,83 +320,6 @@ impl Partial {
             drop(fchown(&*self.file, None, Some(group))); // or it has the group of this process
         }
         self.stamp()
-    }
-
-    /// Gives it the mode that it has in its place, which is returned: that of the file that it is to replace, which its user
-    /// set, otherwise its own, with the `change` of its origin: whoever may read an executable file may run it. Its writer
-    /// can still write to it: it may stay here.
-    fn set_mode(&self, replaced: Option<&Stat>, change: Option<bool>) -> io::Result<u32> {
-        let set = |mode| self.file.set_permissions(Permissions::from_mode(mode | OWNER_WRITES));
-        let own = self.file.metadata()?.mode() & MODE;
-        let kept = replaced.map_or(own, |replaced| replaced.st_mode & MODE);
-        if kept | OWNER_WRITES != own {
-            set(kept)?;
-        }
-        let changed = match change {
-            Some(true) => kept | (kept & READS) >> 2,
-            Some(false) => kept & !RUNS,
-            None => kept,
-        };
-        // The file system may have no such bits.
-        Ok(if changed != kept && set(changed).is_ok() { changed } else { kept })
-    }
-
-    /// Moves it to its place, as [`move_in`](Self::move_in) does; if its path leads to its folder before and after.
-    pub(crate) fn rename(self, replaceable: Option<Stamp>, change: Option<bool>) -> Result<Stamp, Failure> {
-        let (folder, path) = (Arc::clone(&self.place.folder), self.place.path.clone());
-        folder.check(&path)?;
-        let stamp = self.move_in(replaceable, change)?;
-        folder.check(&path)?;
-        Ok(stamp)
-    }
-
-    /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file with
-    /// the stamp `replaceable`. It becomes executable or not where that is a `change`. It is durable there once the folder
-    /// is synced.
-    pub(crate) fn move_in(self, replaceable: Option<Stamp>, change: Option<bool>) -> Result<Stamp, Failure> {
-        let (place, failed) = (&self.place, error_at(&self.place.path));
-        if !is_at(&self.path, &self.file) {
-            let what = "was removed, replaced or changed by another program meanwhile: run this again";
-            return Err(Failure::conflict(format!("{} {what}", self.path.display())).passing());
-        }
-        if replaceable.is_some() && place.stamp()? != replaceable {
-            return Err(changed_meanwhile(&place.path));
-        }
-        let folder = &place.folder.handle;
-        let replaced =
-            replaceable.and_then(|_| statat(folder, &place.file_name, AtFlags::SYMLINK_NOFOLLOW).ok());
-        if let Some(replaced) = &replaced {
-            drop(fchown(&*self.file, None, Some(replaced.st_gid))); // or it has its own group
-        }
-        let mode = self.set_mode(replaced.as_ref(), change).map_err(&failed)?;
-        match no_follow::rename(&self.path, folder, &place.file_name, replaceable) {
-            Ok(Moved::ToItsPlace) => {
-                self.is_gone();
-                if mode & OWNER_WRITES != OWNER_WRITES {
-                    self.file.set_permissions(Permissions::from_mode(mode)).map_err(&failed)?;
-                }
-                self.stamp()
-            }
-            Ok(Moved::Occupied) => {
-                place.stamp()?; // what is no file is named
-                Err(changed_meanwhile(&place.path))
-            }
-            Err(error) => Err(failed(error)),
-        }
-    }
-
-    /// Makes many durable at once: syncs each file system that they are on.
-    pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = (&'a Self, Stamp)>) -> Result<(), Failure> {
-        let mut devices = Vec::new();
-        for (partial, stamp) in partials {
-            let device = stamp.device;
-            if !devices.contains(&device) {
-                devices.push(device);
-                let synced = rustix::fs::syncfs(&*partial.file).map_err(io::Error::from);
-                synced.map_err(error_at(&partial.place.path))?;
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn discard(&self) -> Result<(), Failure> {
