@@ -2,12 +2,17 @@
 //! leads out of it.
 
 use std::{
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
 
-use cap_std::{ambient_authority, fs::Dir};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, MetadataExt},
+};
 use nekoproto::{FileName, Remedy};
+use rustix::fs::{Mode, OFlags};
 
 use super::{
     error::{error_at, not_a_place},
@@ -40,13 +45,13 @@ impl ShareFolder {
     pub(crate) fn place(&self, name: &FileName) -> Result<Place, Failure> {
         let path = self.root.join(name.as_path());
         let failed = error_at(&path);
-        let relative = name.as_path();
+        let (relative, root) = (name.as_path(), self.opened().map_err(&failed)?);
         let file_name = relative.file_name().ok_or_else(|| not_a_place(&path, "a folder"))?.into();
         let folder = match relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => match self.handle.open_dir(parent) {
+            Some(parent) => match root.open_dir(parent) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.handle.create_dir_all(parent).map_err(&failed)?;
-                    self.handle.open_dir(parent).map_err(&failed)?
+                    root.create_dir_all(parent).map_err(&failed)?;
+                    root.open_dir(parent).map_err(&failed)?
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
                     let message =
@@ -55,9 +60,19 @@ impl ShareFolder {
                 }
                 opened => opened.map_err(&failed)?,
             },
-            None => self.handle.try_clone().map_err(&failed)?,
+            None => root,
         };
         let folder = OpenFolder::new(folder, path.parent().unwrap_or(&self.root).to_owned())?;
         Ok(Place { folder, file_name, path: path.clone() })
+    }
+
+    /// It, opened anew if it was removed and made again since.
+    fn opened(&self) -> io::Result<Dir> {
+        if self.handle.dir_metadata()?.nlink() > 0 {
+            return self.handle.try_clone();
+        }
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = rustix::fs::open(&self.root, flags, Mode::empty())?;
+        Ok(Dir::from_std_file(File::from(made)))
     }
 }

@@ -50,6 +50,19 @@ fn get_says_that_the_command_of_follow_decides_what_stays() {
     reader.run(&["get", "f", "g"]).ended_with(0, "decides whether 1 of these versions stay there");
 }
 
+/// Its handle leads nowhere then. The data folder is elsewhere, as that of a service is.
+#[test]
+fn share_folder_that_was_removed_and_made_again_is_filled_by_its_follower() {
+    let (_indexers, origin, reader, _sharing) = sharing("d/f", "one");
+    let words = ["--dir", "files", "--data-dir", "state", "follow", "d/f"];
+    let mut following = reader.start_out(&words, "d/f is at version 1");
+    fs::remove_dir_all(reader.path("files")).unwrap();
+    fs::create_dir(reader.path("files")).unwrap();
+    origin.share_anew("d/f", "two");
+    following.out_line("d/f is at version 2");
+    assert_eq!(reader.read("files/d/f"), b"two");
+}
+
 #[test]
 fn follow_says_that_its_command_runs_for_long() {
     let (_indexers, _origin, reader, _sharing) = sharing("f", "one");
