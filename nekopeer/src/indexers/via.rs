@@ -25,6 +25,7 @@ use crate::{
     library::Library,
     serve::control::PeerControl,
     storage::remembered::{Home, remember, remembered},
+    util::tasks::Tasks,
 };
 
 /// Addresses that one command may name.
@@ -47,7 +48,7 @@ pub struct Via {
 pub(super) struct Connected {
     pub(super) remote: Remote,
     pub(super) client: IndexerServiceClient,
-    _driver: AbortOnDropHandle<()>,
+    _driver: AbortOnDropHandle<Option<()>>,
 }
 
 enum Asked {
@@ -192,8 +193,10 @@ impl Indexers {
                 let control = PeerControl::new(&self.library, remote);
                 let (client, driver) =
                     control::open(connection.io, control.serve(), IndexerServiceClient::from);
-                let driver = AbortOnDropHandle::new(self.library.tasks.tracker.spawn(driver));
-                Ok(Connected { remote, client, _driver: driver })
+                // Who waits for a name of the ticket keeps it: the peer does not wait for that to end.
+                let Tasks { stop, tracker } = &self.library.tasks;
+                let driver = tracker.spawn(stop.clone().run_until_cancelled_owned(driver));
+                Ok(Connected { remote, client, _driver: AbortOnDropHandle::new(driver) })
             }
             Ok(Ok(_)) => Err("it is no indexer".into()),
             Ok(Err(ConnectError::OtherNode { expected, found })) => {
