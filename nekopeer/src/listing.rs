@@ -7,8 +7,12 @@ use nekoproto::{FileName, NodeId};
 use crate::{
     content::stamp::Looker,
     failure::Failure,
-    library::{Library, status::FileStatus},
+    library::{
+        Library,
+        status::{Condition, FileStatus},
+    },
     peers::Peers,
+    sets,
     storage::catalogue::{ENTRIES_AT_ONCE, Entry, Page, PageStart},
 };
 
@@ -70,7 +74,7 @@ impl Listing {
             let read = move |library: &Arc<Library>| {
                 let (entries, next) = start.read(library, at_once)?;
                 let mut looker = Looker::default();
-                let status = |entry: Result<Entry, _>| Ok(library.status(entry?, &mut looker));
+                let status = |entry: Result<Entry, _>| Ok(status(library, entry?, &mut looker));
                 let files: Vec<_> = entries.into_iter().map(status).collect();
                 Ok::<_, Failure>((files, next))
             };
@@ -87,7 +91,7 @@ impl Listing {
                 // The origin may just have told of a newer version.
                 let is_outdated = library.is_outdated(&entry.record.name);
                 let now = is_outdated.then(|| library.catalogue.get(&entry.record.name)).flatten();
-                library.status(now.map_or(entry, Arc::unwrap_or_clone), &mut looker)
+                status(library, now.map_or(entry, Arc::unwrap_or_clone), &mut looker)
             };
             entries.into_iter().map(|entry| entry.map(&mut look)).collect()
         };
@@ -108,6 +112,21 @@ impl Listing {
         let asked = newest.filter(|record| !self.away.contains(&record.origin));
         self.away.extend(peers.confirm(asked.cloned().collect()).await);
     }
+}
+
+/// What is told of `entry`: of a copy of a set each file in its folder counts. Blocking.
+fn status(library: &Library, entry: Entry, looker: &mut Looker) -> FileStatus {
+    let is_copy_of_set = entry.record.policy.is_set() && !library.catalogue.is_own(&entry);
+    let held = is_copy_of_set.then(|| entry.clone());
+    let mut status = library.status(entry, looker);
+    if let (Some(held), Condition::Good(_) | Condition::Unshared) = (held, status.condition)
+        && !library.catalogue.is_placing(&held.record.name)
+        && sets::is_as_it_came(library, &held).is_err()
+    {
+        let is_there = status.path.try_exists().unwrap_or(true);
+        status.condition = if is_there { Condition::Changed } else { Condition::Missing };
+    }
+    status
 }
 
 impl Remainder {

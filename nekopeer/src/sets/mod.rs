@@ -36,7 +36,7 @@ use self::{
     index::Index,
     replaced::Replaced,
     stage::{OLD_KEPT, Stage, remove_stages},
-    standing::{Standing, standing, unchanged},
+    standing::{Standing, standing},
 };
 use crate::{
     content::stamp::{Looker, Stamp, open_file},
@@ -237,11 +237,9 @@ fn unfold(
     };
     let _replacing = library.catalogue.replacing(name); // one that was dropped may still end
     let entry = library.catalogue.entry(name)?.ok_or_else(damaged)?;
-    let Standing { place, there, tree } = standing(library, name, output, force)?;
+    let Standing { place, there, tree, is_whole } = standing(library, name, output, force)?;
     let path = place.path().to_owned();
-    if let Some(tree) = tree.as_ref().filter(|tree| tree.content == entry.record.content)
-        && (!force || unchanged(&path, tree, stop).is_ok())
-    {
+    if is_whole && tree.as_ref().is_some_and(|tree| tree.content == entry.record.content) {
         return Ok((path, false));
     }
     let file = open_file(&entry.path).map_err(|_| damaged())?;
@@ -319,9 +317,11 @@ pub(crate) fn is_in_place(library: &Library, held: &Entry) -> bool {
 /// Whether the folder of `held`, a copy of a set, is of its version and nobody changed it. Each file is looked at. Blocking.
 pub(crate) fn is_as_it_came(library: &Library, held: &Entry) -> Result<(), Failure> {
     let (name, output) = (&held.record.name, output_of(library, held));
-    check_place(library, name, output.as_deref(), false)?;
-    let missing = || format!("{} is missing, or of another version", library.shown_path(held).display());
-    if is_in_place(library, held) { Ok(()) } else { Err(Failure::new(missing())) }
+    let standing = standing(library, name, output.as_deref(), false)?;
+    let missing = || {
+        format!("{} is missing, lacks a file, or is of another version", library.shown_path(held).display())
+    };
+    if standing.is_whole && is_in_place(library, held) { Ok(()) } else { Err(Failure::new(missing())) }
 }
 
 /// Where a copy is to be downloaded to so that it stays where it is; `None`: to its place in the share folder. Blocking.

@@ -1,6 +1,10 @@
 //! What stands in the place of a set's folder, and whether it may be replaced: not what somebody else put or changed there.
 
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::HashSet,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use nekoproto::{FileName, Remedy};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +29,8 @@ pub(super) struct Standing {
     pub(super) place: Place,
     pub(super) there: Option<FileId>,
     pub(super) tree: Option<Tree>,
+    /// Whether no file of the tree is missing.
+    pub(super) is_whole: bool,
 }
 
 /// What is in the place of the set `name`, which is `output` or below the share folder. Blocking.
@@ -42,16 +48,19 @@ pub(super) fn standing(
     let there = place.folder_id()?;
     let known = library.catalogue.trees(name)?.filter(|trees| trees.path == place.path());
     let tree = there.and_then(|there| known?.of(there).cloned());
-    match (&there, &tree) {
+    let is_whole = match (&there, &tree) {
         (Some(_), None) if !force => {
             let message =
                 format!("{} exists and is not a set from here: move it away", place.path().display());
             return Err(Failure::conflict(message).remedied(Remedy::Force));
         }
-        (Some(_), Some(tree)) if !force => unchanged(place.path(), tree, &library.tasks.stop)?,
-        _ => {}
-    }
-    Ok(Standing { place, there, tree })
+        (Some(_), Some(tree)) => match missing(place.path(), tree, &library.tasks.stop) {
+            Err(_) if force => false,
+            missing => missing?.is_none(),
+        },
+        _ => false,
+    };
+    Ok(Standing { place, there, tree, is_whole })
 }
 
 /// Whether the set `name` may be unfolded to `output`, or below the share folder. Blocking.
@@ -64,13 +73,19 @@ pub(crate) fn check_place(
     standing(library, name, output, force).map(drop)
 }
 
-/// Whether the folder at `path` has the files of `tree` and nothing else.
-pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> Result<(), Failure> {
-    let mut looker = Looker::default();
+/// The first file of `tree` that the folder at `path` lacks. It is no edit that could be lost; an error if it has anything else.
+pub(super) fn missing(
+    path: &Path,
+    tree: &Tree,
+    stop: &CancellationToken,
+) -> Result<Option<PathBuf>, Failure> {
+    let (mut looker, mut missing) = (Looker::default(), None);
     for file in &tree.files {
         let at = path.join(file.path.as_path());
-        if !is_of(&at, file, &mut looker, stop) {
-            return Err(changed(&at));
+        match is_of(&at, file, &mut looker, stop) {
+            true => {}
+            false if is_absent(&at) => missing = missing.or(Some(at)),
+            false => return Err(changed(&at)),
         }
     }
     let folders: HashSet<&Path> =
@@ -86,7 +101,11 @@ pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> R
             return Err(changed(found.path()));
         }
     }
-    Ok(())
+    Ok(missing)
+}
+
+fn is_absent(at: &Path) -> bool {
+    at.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Whether the folder of `entry`, a copy of a set, if nobody changed it; whether it is gone. Blocking.
@@ -96,7 +115,7 @@ pub(crate) fn remove_folder(library: &Library, entry: &Entry) -> bool {
     let path = &trees.path;
     let Ok(there) = FileId::of(path) else { return trees.are_removed() };
     let Some(tree) = trees.of(there) else { return false };
-    if unchanged(path, tree, &library.tasks.stop).is_err() {
+    if missing(path, tree, &library.tasks.stop).is_err() {
         return false;
     }
     let replaced = Replaced { place: path.to_owned(), tree: tree.clone(), forced: false };
