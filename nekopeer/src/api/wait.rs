@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nekoproto::{Freshness, Version, limits::TTL_DEFAULT};
+use nekoproto::{Freshness, Version, clock::unix_ms, limits::TTL_DEFAULT};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -16,7 +16,6 @@ use super::{
 use crate::{
     indexers::via::Via,
     library::{
-        Library,
         events::{Event, until_event},
         status::{Condition, FileStatus},
         subscribers::Subscribed,
@@ -24,7 +23,6 @@ use crate::{
     listing::Listing,
     peer::PeerHandle,
     peers::Peers,
-    sets,
     terminal::units::age_since,
 };
 
@@ -48,7 +46,7 @@ pub struct Wait {
     /// the version. Exit code 1 if they do not in time
     #[arg(long)]
     all: bool,
-    /// Give up after so many seconds
+    /// Give up after so many seconds: exit code 3, or with --all 1
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
 }
@@ -61,6 +59,15 @@ struct ReachedRow {
     /// With `all`: how many peers read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     readers: Option<usize>,
+    /// Its origin withdrew it: no later version is waited for. Of a name that was found by a folder or a glob.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unshared: bool,
+}
+
+impl Wait {
+    fn is_said(&self, name: &FileName) -> bool {
+        self.names.iter().any(|word| word.name() == Some(name))
+    }
 }
 
 impl Api for Wait {
@@ -76,14 +83,12 @@ impl Api for Wait {
             answer.send(Reply::Many).await?;
         }
         if self.all && names.iter().any(is_own) {
-            let is_said = |name: &FileName| self.names.iter().any(|word| word.name() == Some(name));
-            names.retain(|name| is_own(name) || is_said(name));
+            names.retain(|name| is_own(name) || self.is_said(name));
         }
         let within = self.timeout.map(|secs| Duration::from_secs(secs.into()));
         let until = within.map(|within| Instant::now() + within);
         for name in names {
-            let (version, readers) = wait(peer, &name, &self, until, answer).await?;
-            answer.row(&ReachedRow { name, version: version.get(), readers }).await?;
+            answer.row(&wait(peer, &name, &self, until, answer).await?).await?;
         }
         Ok(Done::all())
     }
@@ -95,8 +100,9 @@ impl Api for Wait {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Lines::of(|ReachedRow { name, version, readers }, output| {
+        Lines::of(|ReachedRow { name, version, readers, unshared }, output| {
             let at = match readers {
+                None if unshared => ", and was unshared by its origin".to_owned(),
                 None => String::new(),
                 Some(0) => "; nobody who reads it was heard in the last 7 days".to_owned(),
                 Some(1) => " at the one peer that reads it".to_owned(),
@@ -107,14 +113,14 @@ impl Api for Wait {
     }
 }
 
-/// Waits until what is `wanted` of `name` is there; returns its version, and the number of those who read it if that is asked.
+/// Waits until what is `wanted` of `name` is there.
 async fn wait(
     peer: &PeerHandle,
     name: &FileName,
     wanted: &Wait,
     until: Option<Instant>,
     answer: &Answer,
-) -> Result<(Version, Option<usize>), Failure> {
+) -> Result<ReachedRow, Failure> {
     let (mut events, peers) = (peer.events(), peer.peers.keeping());
     // Who set a limit hears it then.
     let mut tell_at = until.is_none().then(|| Instant::now() + TOLD_AFTER);
@@ -141,14 +147,19 @@ async fn wait(
     }
 }
 
+fn reached(name: &FileName, version: Version) -> ReachedRow {
+    ReachedRow { name: name.clone(), version: version.get(), readers: None, unshared: false }
+}
+
 /// What is there, or why what is waited for is not.
 async fn look(
     peer: &PeerHandle,
     peers: &Arc<Peers>,
     name: &FileName,
     wanted: &Wait,
-) -> Result<Result<(Version, Option<usize>), (FailureKind, String)>, Failure> {
+) -> Result<Result<ReachedRow, (FailureKind, String)>, Failure> {
     let failed = |why| Ok(Err((FailureKind::Failed, why)));
+    let asked_ms = unix_ms();
     let asked = wanted.version.is_none().then_some(peers);
     let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
     let found = listing.next().await?.unwrap_or_default();
@@ -158,7 +169,7 @@ async fn look(
         }
         return failed(format!("{name} is neither shared nor held here"));
     };
-    let FileStatus { record, own, condition, newest, .. } = &file;
+    let FileStatus { record, own, condition, newest, confirmed, .. } = &file;
     if wanted.all && !own {
         let why = format!("{name} is a copy here: only its origin knows who reads it, wait for all there");
         return Err(Failure::invalid(why));
@@ -167,10 +178,19 @@ async fn look(
     if let Some(least) = wanted.version.filter(|least| *least > version) {
         return failed(format!("{name} is at version {version} here, not at {least}"));
     }
+    let is_now = || confirmed.is_some_and(|confirmed| confirmed.at_ms >= asked_ms);
     match (*own, condition) {
         (true, _) => {}
         (false, Condition::Good(_)) if wanted.version.is_some() => {}
-        (false, Condition::Good(Freshness::Fresh)) => {}
+        (false, Condition::Good(Freshness::Fresh)) if is_now() => {}
+        (false, Condition::Good(Freshness::Fresh)) => {
+            let ago = confirmed.map_or_else(String::new, |confirmed| age_since(confirmed.at_ms));
+            let last = format!("the copy here, version {version}, was the newest {ago} ago");
+            return failed(format!("the origin of {name} cannot be asked for its newest version; {last}"));
+        }
+        (false, Condition::Unshared) if !wanted.is_said(name) => {
+            return Ok(Ok(ReachedRow { unshared: true, ..reached(name, version) }));
+        }
         _ => {
             let is_withdrawn = *condition == Condition::Unshared;
             let newest = newest.map_or_else(String::new, |newest| match is_withdrawn {
@@ -180,35 +200,36 @@ async fn look(
             return failed(format!("the copy of {name} here is version {version}, {condition}{newest}"));
         }
     }
-    if !own && record.policy.is_set() {
-        let held = record.name.clone();
-        let look = move |library: &Arc<Library>| match library.catalogue.entry(&held) {
-            Ok(Some(held)) => sets::is_as_it_came(library, &held),
-            _ => Ok(()), // the next look tells
-        };
-        if let Err(error) = peer.library.blocking(look).await {
-            return failed(format!("the copy of {name} here is no more version {version}: {error}"));
-        }
+    match wanted.all {
+        true => at_readers(peer, name, wanted.version.unwrap_or(version)).await,
+        false => Ok(Ok(reached(name, version))),
     }
-    if !wanted.all {
-        return Ok(Ok((version, None)));
-    }
+}
+
+/// Whether all readers of `name` have version `least`.
+async fn at_readers(
+    peer: &PeerHandle,
+    name: &FileName,
+    least: Version,
+) -> Result<Result<ReachedRow, (FailureKind, String)>, Failure> {
     let readers = peer.reading_of(name).await?.readers;
-    let least = wanted.version.unwrap_or(version);
     let missing: Vec<&Subscribed> = readers.iter().filter(|reader| reader.holds < least).collect();
     if missing.is_empty() {
-        return Ok(Ok((least, Some(readers.len()))));
+        return Ok(Ok(ReachedRow { readers: Some(readers.len()), ..reached(name, least) }));
     }
     let named = missing.iter().take(NAMED_MAX).map(|reader| {
         let heard =
             reader.heard_ms.map_or_else(String::new, |ms| format!(" last heard {} ago", age_since(ms)));
-        format!("reader {}{heard} with version {}", reader.named(), reader.holds)
+        let told = if reader.version >= least { ", told of it" } else { "" };
+        format!("reader {}{heard} with version {}{told}", reader.named(), reader.holds)
     });
     let (named, all) = (named.collect::<Vec<_>>().join(", "), readers.len());
     let more = if missing.len() > NAMED_MAX { " and others" } else { "" };
     let have = all - missing.len();
-    let why = format!(
-        "{have} of {all} readers of {name} have version {least}: {named}{more}; forget ID leaves one out that is gone"
-    );
+    let help = match missing.iter().all(|reader| reader.version >= least) {
+        true => "one that was told and does not take it says why: its command may refuse it",
+        false => "forget ID leaves one out that is gone",
+    };
+    let why = format!("{have} of {all} readers of {name} have version {least}: {named}{more}; {help}");
     Ok(Err((FailureKind::NotFound, why)))
 }

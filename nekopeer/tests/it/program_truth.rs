@@ -162,3 +162,62 @@ fn follow_says_where_it_goes_on_when_another_command_takes_the_copy_elsewhere() 
     reader.done(&["get", "f", "--force"]);
     assert_eq!(reader.read("f"), b"two");
 }
+
+/// An edit to lose is one that is there: what is missing comes back, also with the next version.
+#[test]
+fn file_that_was_moved_out_of_a_copy_of_a_set_comes_back_and_an_edit_is_told() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("build/a", "a"), ("build/b", "b")]);
+    let _sharing = origin.share(&["--set", "build", "app"]);
+    reader.done(&["get", "app"]);
+    let freshness = || reader.status("app")["freshness"].clone();
+    assert_eq!(freshness(), "fresh");
+    reader.write("app/a", "mine");
+    assert_eq!(freshness(), "changed");
+    reader.run(&["get", "app"]).failed_with(3, &["app/a was changed", "move it away"]);
+    reader.run(&["wait", "app", "--timeout", "1"]).failed_with(3, &["version 1, changed"]);
+    fs::rename(reader.path("app/a"), reader.path("mine")).unwrap();
+    reader.done(&["get", "app"]);
+    assert_eq!((reader.read("app/a"), reader.read("mine")), (b"a".to_vec(), b"mine".to_vec()));
+    fs::remove_file(reader.path("app/b")).unwrap();
+    origin.write("build/a", "newer");
+    origin.done(&["share", "--set", "build", "app"]);
+    reader.done(&["get", "app"]);
+    assert_eq!((reader.read("app/a"), reader.read("app/b")), (b"newer".to_vec(), b"b".to_vec()));
+}
+
+#[test]
+fn wait_of_a_copy_asks_its_origin_and_passes_over_what_was_unshared_below_a_folder() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_each(&["d/a", "d/b"]);
+    let sharing = origin.share(&["d"]);
+    reader.done(&["get", "d/"]);
+    origin.done(&["unshare", "d/b"]);
+    let waited = reader.done(&["wait", "d/"]);
+    assert_eq!(waited.out, ["d/a is at version 1", "d/b is at version 1, and was unshared by its origin"]);
+    reader.run(&["wait", "d/b", "--timeout", "1"]).failed_with(3, &["unshared as version 2"]);
+    let _serving = reader.start_err(&["serve"], "serving on ");
+    assert_eq!(reader.done(&["wait", "d/a"]).out, ["d/a is at version 1"]);
+    sharing.kill();
+    let waited = reader.run(&["wait", "d/a", "--timeout", "1"]);
+    waited.failed_with(3, &["cannot be asked for its newest version"]);
+    reader.done(&["wait", "d/a", "--version", "1"]);
+}
+
+/// The connection to the ticket's indexer belongs to who waits for a name.
+#[test]
+fn follower_of_a_ticket_ends_while_a_name_waits_for_its_user() {
+    let (_indexers, origin) = one_home();
+    origin.write("m/f", "one");
+    let mut sharing = origin.start(&["share", "m"]);
+    let line = sharing.out_line("get neko:");
+    let ticket = line.rsplit_once(' ').unwrap().1;
+    let alone = Home::with(&["--discover", "127.0.0.1:0", "--no-discovery"]);
+    let mut following = alone.start_out(&["follow", ticket], "m/f is at version 1");
+    alone.write("m/f", "mine");
+    origin.share_anew("m/f", "two");
+    following.err_line("move it away");
+    sharing.kill();
+    thread::sleep(Duration::from_secs(1));
+    following.interrupt();
+}

@@ -75,7 +75,7 @@ const DECIDES: &str =
 fn is_behind(origin: &Home, version: u64) {
     let ended = origin.run(&["wait", "f", "--all", "--timeout", "2"]);
     let says = format!("0 of 1 readers of f have version {version}");
-    ended.failed_with(1, &[&says, "with version 1", "forget ID leaves one out that is gone"]);
+    ended.failed_with(1, &[&says, "with version 1, told of it", "its command may refuse it"]);
 }
 
 /// The command of the reader decides: a version on which it still runs, or which it refused, is not there. Also where it has
