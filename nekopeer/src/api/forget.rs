@@ -29,6 +29,10 @@ impl Api for Forget {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Lines::of(|node: String, output| output.text(&format!("{node} is forgotten, until it asks again")))
+        Lines::of(|node: String, output| {
+            output.text(&format!(
+                "{node} is forgotten, until it asks again; it counts as long as its lease lasts"
+            ))
+        })
     }
 }

@@ -100,7 +100,7 @@ pub struct Get {
 const SEED_SECS: u32 = 10;
 
 const VERSION_USAGE: &str =
-    "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
+    "--version is of one name, and puts that in its place; -o - writes a file to stdout instead";
 const STDOUT_USAGE: &str = "-o - writes a single file to stdout; of several, -o names a folder";
 const PREFERENCE_USAGE: &str = "--bound, --when-stale and --no-preference are of a copy, and -o - keeps none";
 

@@ -69,7 +69,8 @@ impl Downloader {
         let own =
             own.ok_or_else(|| Failure::missing(format!("{name} is not shared here: ls says what is")))?;
         if own.record.policy.is_set() {
-            let why = format!("{name} is a folder: bring that to what it was, and share it anew");
+            let get = format!("a peer that keeps it has it by `get {name} --version {version}`");
+            let why = format!("{name} is a folder: bring that to what it was, and share it anew; {get}");
             return Err(Failure::conflict(why));
         }
         if version == own.record.version {

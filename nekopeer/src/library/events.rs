@@ -338,7 +338,7 @@ impl fmt::Display for Event {
             }
             Self::NotReached { indexer, at } => write!(f, "indexer {indexer}: {}", unreached(*at)),
             Self::Away { indexer, why } => {
-                let how = if why.remedy.is_some() { "lets this peer not in" } else { "is away" };
+                let how = if why.remedy.is_some() { "does not let this peer in" } else { "is away" };
                 write!(f, "indexer {} {how}, trying again: {why}", shown(*indexer))
             }
             Self::Registered { indexer, files } => {

@@ -52,7 +52,9 @@ impl Reconciler {
             }
             let may_pass = error.may_pass;
             let one = waiting.iter().position(|one| !one.lasts).filter(|_| !may_pass);
-            let why = (one.is_none() || waiting.len() > 1).then(|| error.to_string());
+            let waits = error.reason == Reason::NotFound && !waiting.is_empty();
+            let help = if waits { "; follow waits for it" } else { "" };
+            let why = (one.is_none() || waiting.len() > 1).then(|| format!("{error}{help}"));
             one.map(|one| waiting.swap_remove(one).done.send(Err(error)));
             let how = match waiting.is_empty() {
                 _ if may_pass => Ended::Failed,

@@ -90,7 +90,7 @@ fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
     serving.err_line("started one at ");
     assert!(serving.said().contains("--network-secret FILE"));
     let mut refused = stranger.start(&["serve", "--data-dir", "other", "--indexer", &inside.indexer]);
-    refused.err_line("lets this peer not in, trying again: ");
+    refused.err_line("does not let this peer in, trying again: ");
 }
 
 #[test]

@@ -65,9 +65,9 @@ fn what_was_removed_from_a_folder_that_is_shared_again_is_counted_and_stays_shar
     assert!(!says(&all, "no longer there"), "{all:?}");
     ["d/in/b", "e"].iter().for_each(|name| fs::remove_file(origin.path(name)).unwrap());
     let one = origin.done(&["share", "d"]);
-    assert!(says(&one, "1 file is shared but no longer there: d/in/b; unshare NAME"), "{one:?}");
+    assert!(says(&one, "1 file that was shared is no longer there: d/in/b; unshare NAME"), "{one:?}");
     let both = origin.done(&["share", ".", "d"]);
-    assert!(says(&both, "2 files are shared but no longer there: d/in/b, e; "), "{both:?}");
+    assert!(says(&both, "2 files that were shared are no longer there: d/in/b, e; "), "{both:?}");
     assert_eq!(origin.done(&["share", "d", "--json"]).json()["missing"], json!(["d/in/b"]));
     assert_eq!(origin.names(), ["d/.hidden", "d/a", "d/in/b", "dd", "e"]);
 }

@@ -146,9 +146,12 @@ impl View for PublishedView {
             output.note(&format!("{count} {files} unshared: {named}; name {it} to share {it} again"));
         }
         if let Some(named) = named(&missing) {
-            let files = if missing.len() == 1 { "file is" } else { "files are" };
-            let help = "unshare NAME ends that, and --watch does for what is removed later";
-            output.note(&format!("{} {files} shared but no longer there: {named}; {help}", missing.len()));
+            let files = match missing.len() {
+                1 => "1 file that was shared is".to_owned(),
+                more => format!("{more} files that were shared are"),
+            };
+            let help = "unshare NAME tells its readers, and --watch does for what is removed later";
+            output.note(&format!("{files} no longer there: {named}; {help}"));
         }
         failed.iter().for_each(|failed| failed.why.print(output));
         Ok(())
