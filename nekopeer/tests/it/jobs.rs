@@ -158,6 +158,8 @@ fn limits_and_pause_are_changed_on_the_running_peer() {
     assert_eq!(said(&["pause"]), "up 4.0 MiB/s, down 977 KiB/s; downloads are paused");
     let mut getting = reader.start_err(&["get", "large.bin"], "downloads are paused");
     assert!(getting.is_running());
+    let jobs = reader.done(&["jobs"]).out;
+    assert!(jobs[1].ends_with("downloads are paused"), "{jobs:?}");
     let now = reader.done(&["limit", "--down", "0", "--json"]).json();
     assert_eq!((&now["limit_down_bytes_per_s"], &now["paused"]), (&Value::Null, &true.into()), "{now}");
     reader.done(&["resume"]);

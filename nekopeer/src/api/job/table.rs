@@ -63,7 +63,8 @@ pub(super) enum Found {
 
 impl Running {
     pub(super) fn row(&self) -> JobRow {
-        JobRow { now: Snapshot::of(&self.progress), ..self.row.clone() }
+        let (now, why) = (Snapshot::of(&self.progress), self.progress.waiting_for());
+        JobRow { now, why, ..self.row.clone() }
     }
 }
 
@@ -93,7 +94,7 @@ impl Table {
         let running = self.running.remove(&id)?;
         let (error, remedy) = why.map(|why| (bounded(why.message), why.remedy)).unzip();
         let (remedy, ended_ms) = (remedy.flatten(), Some(unix_ms()));
-        let row = JobRow { state, error, remedy, ended_ms, ..running.row() };
+        let row = JobRow { state, error, remedy, ended_ms, why: None, ..running.row() };
         self.ended.push_back(row.clone());
         self.prune();
         Some(row)
