@@ -316,22 +316,22 @@ impl Downloader {
                 (entry.record, entry.path, report, false)
             }
         };
-        let path = self.unfolded(&record, path, output, work).await?;
+        let (path, is_changed) = self.unfolded(&record, path, output, work).await?;
         let mut done = Downloaded::new(record, others, path, report.bytes_moved, work.began);
-        (done.was_here, done.sources) = (was_here, deliveries(work.progress, &report));
+        (done.was_here, done.sources) = (was_here && !is_changed, deliveries(work.progress, &report));
         Ok((done, report.origin))
     }
 
-    /// Where the user finds what is held at `path`: a set's folder, which is brought to its version.
+    /// Where the user finds what is held at `path`: a set's folder, which is brought to its version; whether it was another.
     async fn unfolded(
         &self,
         record: &Record,
         path: PathBuf,
         output: Option<PathBuf>,
         work: &DownloadRun<'_>,
-    ) -> Result<PathBuf, Failure> {
+    ) -> Result<(PathBuf, bool), Failure> {
         if !record.policy.is_set() {
-            return Ok(path);
+            return Ok((path, false));
         }
         sets::bring_to_place(&self.library, &record.name, output, work.options.force, work.stop).await
     }

@@ -193,8 +193,8 @@ fn remove_files(library: &Library, name: &FileName) {
     }
 }
 
-/// Brings the folder of the set `name` to the version that is held, which may be there already; returns its path. The name
-/// has to be reserved.
+/// Brings the folder of the set `name` to the version that is held; returns its path, and whether it was not there already. The
+/// name has to be reserved.
 ///
 /// # Cancel safety
 /// Safe: once started it runs to its end.
@@ -204,14 +204,14 @@ pub(crate) async fn bring_to_place(
     output: Option<PathBuf>,
     force: bool,
     stop: &CancellationToken,
-) -> Result<PathBuf, Failure> {
+) -> Result<(PathBuf, bool), Failure> {
     let (name, stop) = (name.clone(), stop.clone());
     let unfold = move |library: &Arc<Library>| unfold(library, &name, output.as_deref(), force, &stop);
     let (path, is_changed) = library.blocking(unfold).await?;
     if is_changed {
         sweep_later(library);
     }
-    Ok(path)
+    Ok((path, is_changed))
 }
 
 /// Removes the folders that were replaced by now, once whoever has one open had time to read it.

@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
     library::Library,
     storage::{
-        catalogue::{Entry, Tree},
+        catalogue::{Entry, Tree, Trees},
         file_id::FileId,
         place::Place,
     },
@@ -46,8 +46,14 @@ pub(super) fn standing(
     };
     let place = place.outside(&library.data_dir)?;
     let there = place.folder_id()?;
-    let known = library.catalogue.trees(name)?.filter(|trees| trees.path == place.path());
-    let tree = there.and_then(|there| known?.of(there).cloned());
+    // It may have been moved with all that is around it: nothing is where it was then.
+    let is_of_place = |trees: &Trees| trees.path == place.path() || !trees.path.exists();
+    let known = library.catalogue.trees(name)?.filter(is_of_place);
+    let tree = there.and_then(|there| known.as_ref()?.of(there).cloned());
+    if let Some(trees) = known.filter(|trees| tree.is_some() && trees.path != place.path()) {
+        let path = place.path().to_owned();
+        library.catalogue.set_trees(name, Some(&Trees { path, ..trees }))?;
+    }
     let is_whole = match (&there, &tree) {
         (Some(_), None) if !force => {
             let message =
