@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::absolute, time::Duration};
 
 use anyhow::Context;
-use nekoproto::limits::TTL_DEFAULT;
+use nekoproto::{Remedy, limits::TTL_DEFAULT};
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -109,6 +109,9 @@ impl Api for Follow {
         let texts: Vec<&str> = patterns.iter().map(|pattern| pattern.text.as_str()).collect();
         let job = host.jobs.begin(JobKind::Follow, &names, texts.join(" "), false);
         let (events, endless) = (peer.events(), CancellationToken::new());
+        for away in peer.indexers.away() {
+            answer.send(Reply::Note(format!("note: {away}"))).await?; // its event was before this command
+        }
         let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
         let options = named::options(&wanted, &via, self.force);
         let (reconciler, keep, keep_max) = (Arc::clone(&peer.reconciler), self.keep, self.keep_max);
@@ -119,7 +122,9 @@ impl Api for Follow {
         let (batches, later) = mpsc::channel(1);
         let is_alone = names.len() == 1 && patterns.is_empty();
         let among = Among::Network(wanted.ttl_hops, &via);
-        let new_files = NewFiles { patterns: &patterns, among, change, followed: &followed, batches };
+        let folders: Vec<Pattern> = names.iter().map(|name| Word::Name(name.clone()).pattern()).collect();
+        let (patterns, folders) = (&patterns, &folders);
+        let new_files = NewFiles { patterns, folders, among, change, followed: &followed, batches };
         let following = async {
             tokio::select! {
                 Err(error) = following.follow(names, is_alone, later) => Err(error),
@@ -140,7 +145,8 @@ impl Api for Follow {
             (Snapshot::default(), waits_for, parts)
         };
         let following = answer.reporting_of(in_work, PROGRESS_EVERY, Box::pin(following));
-        job.unless_cancelled(following).await?;
+        let followed: Result<(), Failure> = job.unless_cancelled(following).await;
+        followed.map_err(|error| error.not_remedied(Remedy::Output))?;
         Ok(Done::all())
     }
 
@@ -159,6 +165,7 @@ impl Api for Follow {
             is_endless: true,
             stores_files: true,
             names: Word::names(&self.names),
+            paths: self.exec.iter().map(|_| self.folder.0.as_path()).collect(),
             by_ticket: self.wanted().ok().and_then(|(_, wanted)| wanted.by_ticket()),
             ..About::needing(Need::Serving)
         }
@@ -195,6 +202,8 @@ async fn take_folders(
 /// What is looked for again and again: files that match and are not followed yet, held here or shared.
 struct NewFiles<'a> {
     patterns: &'a [Pattern],
+    /// What is below names, which may become folders as long as nobody shares them.
+    folders: &'a [Pattern],
     among: Among<'a>,
     change: PreferenceChange,
     followed: &'a Mutex<HashSet<FileName>>,
@@ -205,15 +214,15 @@ impl NewFiles<'_> {
     async fn find(&self, peer: &PeerHandle, answer: &Answer) -> Result<(), Failure> {
         let catalogue = &peer.library.catalogue;
         let (mut is_full, mut was_full) = (false, false);
-        if self.patterns.is_empty() {
-            return Ok(());
-        }
         for round in 0_u64.. {
-            for pattern in self.patterns {
+            let is_absent = |name: &str| FileName::new(name).is_ok_and(|name| catalogue.get(&name).is_none());
+            let folders = self.folders.iter().filter(|folder| is_absent(folder.text.trim_end_matches('/')));
+            let is_said = |pattern: &&Pattern| self.patterns.contains(pattern);
+            for pattern in self.patterns.iter().chain(folders) {
                 let mut new = matching(peer, pattern, Among::Here, None).await?;
                 // Of an indexer that is away an event has told.
                 new.extend(matching(peer, pattern, self.among, None).await.unwrap_or_default());
-                if new.is_empty() && round == 0 {
+                if new.is_empty() && round == 0 && is_said(&pattern) {
                     let note = format!("note: nothing matches {} yet; follow waits for it", pattern.text);
                     answer.send(Reply::Note(note)).await?;
                 }

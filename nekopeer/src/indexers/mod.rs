@@ -32,6 +32,7 @@ use self::{call_back::Callers, session::Session};
 pub use self::{find::Found, search::Answer};
 use crate::{
     config::Config,
+    failure::Failure,
     library::{
         Library,
         events::{Event, unreached},
@@ -244,6 +245,11 @@ impl Indexers {
     /// Connects once more to each, as this peer listens by now: what it downloads is listed over the new connections.
     pub(crate) fn connect_again(&self) {
         self.sessions().for_each(|session| session.link.dial_again());
+    }
+
+    /// Those that cannot be asked now, and why.
+    pub(crate) fn away(&self) -> Vec<Failure> {
+        self.sessions().filter_map(Session::away).collect()
     }
 
     pub(crate) fn links(&self) -> Vec<IndexerLink> {

@@ -263,6 +263,14 @@ impl Session {
         liveness.send_modify(|liveness| liveness.silent(asked_at));
     }
 
+    /// Why there is no connection to the indexer, if that is known.
+    pub(super) fn away(&self) -> Option<Failure> {
+        match &*self.link.watch().borrow() {
+            LinkState::Down(why) => Some(unreachable(self.addr(), &(&**why).into())),
+            _ => None,
+        }
+    }
+
     /// Why the indexer lets this node in no connection, if that is a matter of secrets or lists.
     pub(super) fn refusal(&self) -> Option<Failure> {
         match &*self.link.watch().borrow() {

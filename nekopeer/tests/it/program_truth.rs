@@ -221,3 +221,37 @@ fn follower_of_a_ticket_ends_while_a_name_waits_for_its_user() {
     thread::sleep(Duration::from_secs(1));
     following.interrupt();
 }
+
+#[test]
+fn follow_says_why_no_indexer_can_be_asked_and_takes_a_name_that_becomes_a_folder() {
+    let (_kept, nobody) = kept_port();
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    reader.done(&["get", "f"]);
+    let alone = Home::with(&["--indexer", &nobody.to_string(), "--dir", &reader.text("")]);
+    alone.start(&["follow", "f"]).err_line(&format!("indexer {nobody} cannot be asked: "));
+    let mut following = reader.start_err(&["follow", "later"], "nobody shares later");
+    origin.write("later/x", "x");
+    origin.done(&["share", "later"]);
+    following.out_line("later/x is at version 1");
+}
+
+/// The same folders are elsewhere then.
+#[test]
+fn copy_of_a_set_that_was_moved_with_its_data_folder_is_known() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("build/a", "a"), ("build/b", "b")]);
+    let _sharing = origin.share(&["--set", "build", "app"]);
+    let there = |dir: &str, words: &[&str]| reader.done(&[&["--dir", dir], words].concat());
+    there("one", &["get", "app"]);
+    fs::rename(reader.path("one"), reader.path("two")).unwrap();
+    there("two", &["get", "app"]);
+    origin.write("build/a", "newer");
+    origin.done(&["share", "--set", "build", "app"]);
+    there("two", &["get", "app"]);
+    assert_eq!((reader.read("two/app/a"), reader.read("two/app/b")), (b"newer".to_vec(), b"b".to_vec()));
+    let elsewhere = there("two", &["get", "app", "-o", "three"]);
+    assert!(!elsewhere.out.concat().contains("already here"), "{elsewhere:?}");
+    let help = ["nobody shares a file build", "get build/"];
+    origin.done(&["share", "build"]);
+    reader.run(&["--dir", "two", "get", "build", "-o", "four/"]).failed_with(1, &help);
+}

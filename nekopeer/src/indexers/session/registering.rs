@@ -39,12 +39,12 @@ const UNTOLD_MAX: usize = 4096;
 impl Session {
     pub(super) async fn run(&self) {
         let mut state = self.link.watch();
-        let mut told_away = false;
+        let mut told_away: Option<bool> = None; // whether the indexer was there, and refused this peer
         loop {
             let now = state.borrow_and_update().clone();
             match now {
                 LinkState::Up { client, remote } => {
-                    told_away = false;
+                    told_away = None;
                     self.liveness.send_replace(Liveness::over(remote.round_trip()));
                     self.library.unreached.lock().remove(&remote.node); // it tries anew
                     self.library.tell(Event::Connected(self.link.addr()));
@@ -64,8 +64,8 @@ impl Session {
                         ) => {}
                     }
                 }
-                LinkState::Down(why) if !told_away => {
-                    told_away = true;
+                LinkState::Down(why) if told_away.is_none_or(|refused| !refused && why.is_of_access()) => {
+                    told_away = Some(why.is_of_access());
                     self.library.tell(Event::Away { indexer: self.link.addr(), why: (&*why).into() });
                 }
                 LinkState::Down(_) | LinkState::Greeting { .. } | LinkState::Connecting => {}
