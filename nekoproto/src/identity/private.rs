@@ -24,7 +24,7 @@ pub enum PrivateError {
     },
     /// It is another user's, who may replace what is in it.
     #[error(
-        "{path} belongs to another user (id {owner}), who could read and change what is kept there; run: chown {own} {}",
+        "{path} belongs to another user (id {owner}), who could read and change what is kept there; run this as that user, or take it over: chown {own} {}",
         shell_word(.path)
     )]
     OfAnother {
@@ -181,7 +181,7 @@ mod tests {
             return;
         }
         let error = private_folder(&path).unwrap_err().to_string();
-        assert!(error.contains(&format!("id {other}")) && error.contains("run: chown"), "{error}");
+        assert!(error.contains(&format!("id {other}")) && error.contains("take it over: chown"), "{error}");
     }
 
     #[test]

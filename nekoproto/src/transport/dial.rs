@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -170,9 +173,12 @@ impl Endpoint {
         expected: Option<NodeId>,
         again: bool,
     ) -> Result<Connection, ConnectError> {
-        let dialing = self.dial_again(addr, purpose, again);
-        let connection =
-            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        let is_there = AtomicBool::new(false);
+        let dialing = self.dial_again(addr, purpose, again, &is_there);
+        let connection = timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| {
+            let is_there = is_there.load(Ordering::Relaxed);
+            if is_there { ConnectError::Silent(addr) } else { ConnectError::Timeout(addr) }
+        })??;
         self.check(connection, expected)
     }
 
@@ -190,21 +196,28 @@ impl Endpoint {
         addr: SocketAddr,
         purpose: EarlyFor,
         again: bool,
+        is_there: &AtomicBool,
     ) -> Result<Connection, ConnectError> {
         let (began, mut backoff) = (Instant::now(), Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX));
         loop {
             let pause = backoff.pause(rand::random());
             let is_last = !again || began.elapsed() + pause >= HANDSHAKE_TIMEOUT - RESET_PAUSE_MAX;
-            match self.dial_unbounded(addr, purpose).await {
+            match self.dial_unbounded(addr, purpose, is_there).await {
                 Err(error) if error.is_reset() && !is_last => sleep(pause).await,
                 dialed => return dialed,
             }
         }
     }
 
-    async fn dial_unbounded(&self, addr: SocketAddr, purpose: EarlyFor) -> Result<Connection, ConnectError> {
+    async fn dial_unbounded(
+        &self,
+        addr: SocketAddr,
+        purpose: EarlyFor,
+        is_there: &AtomicBool,
+    ) -> Result<Connection, ConnectError> {
         let began = Instant::now();
         let stream = connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
+        is_there.store(true, Ordering::Relaxed);
         let round_trip_ms = u16::try_from(began.elapsed().as_millis()).unwrap_or(u16::MAX);
         let mut connection = self.greet_as(stream, addr, purpose).await?;
         connection.remote.round_trip_ms = round_trip_ms;

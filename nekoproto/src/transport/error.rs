@@ -40,6 +40,11 @@ pub enum ConnectError {
         "{0} did not answer in time: its machine is off, or a firewall there drops connections to that port"
     )]
     Timeout(SocketAddr),
+    /// TCP is connected, and the other end says nothing for as long.
+    #[error(
+        "{0} takes connections and does not answer: what listens there is stopped or overloaded, or is no nekop2p node"
+    )]
+    Silent(SocketAddr),
     /// The connection broke, or TLS failed, during the handshake.
     #[error("the handshake failed: {}", handshake(.0))]
     Handshake(#[from] io::Error),
@@ -47,7 +52,7 @@ pub enum ConnectError {
     #[error("the other end does not speak nekop2p")]
     NotNekop2p,
     /// One end uses TLS and the other does not.
-    #[error("one end uses TLS and the other does not")]
+    #[error("one end uses TLS and the other does not, or is no nekop2p node")]
     SecurityDiffers,
     /// The other end speaks another version of the protocol.
     #[error(
@@ -95,7 +100,7 @@ pub enum ConnectError {
 fn reason(source: &io::Error) -> String {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     match source.kind() {
-        ConnectionRefused => "nobody listens there any more".to_owned(),
+        ConnectionRefused => "nobody listens there".to_owned(),
         NetworkUnreachable => "this machine has no way to that network".to_owned(),
         HostUnreachable => "that machine is off, or is on another network".to_owned(),
         _ => source.to_string(),
@@ -121,7 +126,7 @@ impl ConnectError {
             Self::LeftAlone(_) | Self::NoAddress => 0,
             Self::NotCalledBack(_) => 1,
             Self::Unreachable { source, .. } if source.kind() != io::ErrorKind::ConnectionRefused => 1,
-            Self::Timeout(_) => 2,
+            Self::Timeout(_) | Self::Silent(_) => 2,
             Self::Unreachable { .. } => 3,
             _ => 4,
         };
