@@ -162,6 +162,11 @@ impl Failure {
         Self { remedy: Some(remedy), ..self }
     }
 
+    /// The same for a command that has no such setting.
+    pub(crate) fn not_remedied(self, remedy: Remedy) -> Self {
+        Self { remedy: self.remedy.filter(|known| *known != remedy), ..self }
+    }
+
     /// The same, which a later attempt may not meet.
     pub(crate) fn passing(self) -> Self {
         Self { may_pass: true, ..self }

@@ -213,10 +213,16 @@ async fn get_one(
     let network = (options.ttl_hops, &options.via);
     let below = async {
         let pages = Pages::of(peer, &folder, network, Some(answer)).ok()?;
-        let mut pages = pages.filter(|_| options.output.is_none() && options.version.is_none())?;
+        let mut pages = pages.filter(|_| options.version.is_none())?;
         Some((pages.next().await.ok().filter(|first| !first.is_empty())?, pages))
     };
-    let Some((first, further)) = below.await else {
+    let below = below.await;
+    if below.is_some() && options.output.is_some() {
+        let help =
+            format!("it is a folder: get {name}/ takes what is in it, with -o FOLDER/ into one folder");
+        return Err(Failure::missing(format!("nobody shares a file {name}; {help}")));
+    }
+    let Some((first, further)) = below else {
         return Err(match similar(peer, name, options.ttl_hops).await {
             Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
             None => failure,

@@ -97,7 +97,9 @@ pub(super) async fn list(
     }
     match names.iter().find(|name| !found.contains(*name)) {
         Some(name) if tells_all => {
-            let why = format!("{name} is neither shared nor held here: get {name} brings a copy");
+            let why = format!(
+                "{name} is neither shared nor held here: ls lists what is, and get brings a copy of what others share"
+            );
             return Err(Failure::missing(why));
         }
         Some(_) if found.is_empty() => {

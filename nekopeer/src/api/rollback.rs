@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use futures::FutureExt;
-use nekoproto::Version;
+use nekoproto::{Remedy, Version};
 
 use super::downloading::once_free;
 use super::views::downloads::DownloadsView;
@@ -49,7 +49,8 @@ impl Api for Rollback {
             }
             answer.row(&DownloadedRow::of(&done)).await
         };
-        job.unless_cancelled(restoring).await?;
+        let restored: Result<(), Failure> = job.unless_cancelled(restoring).await;
+        restored.map_err(|error| error.not_remedied(Remedy::Force).not_remedied(Remedy::Output))?;
         Ok(Done::all())
     }
 

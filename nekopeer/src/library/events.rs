@@ -376,7 +376,7 @@ impl fmt::Display for Event {
             Self::Changed(name) => {
                 write!(
                     f,
-                    "{name} was changed or removed on disk and is no longer shared: share it again, or unshare it; of a copy, move it away and get it again"
+                    "{name} was changed or removed on disk, or may not be read, and is no longer shared: share it again, or unshare it; of a copy, move it away and get it again"
                 )
             }
             Self::Renumbered { name, taken, version } => {

@@ -27,8 +27,8 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["get", "../x"], "../x"),
     (&["get", "a\\b"], "backslash"),
     (&["get", "a", "b", "-o", "x"], "single file"),
-    (&["get", "a", "b", "--version", "1"], "--version is of a single file"),
-    (&["get", "a", "--version", "1", "-o", "x"], "--version is of a single file"),
+    (&["get", "a", "b", "--version", "1"], "--version is of one name"),
+    (&["get", "a", "--version", "1", "-o", "x"], "--version is of one name"),
     (&["query", "two\nlines"], "control characters"),
     (&["query", "a", "--ttl", "17"], "17"),
     (&["query", "a", "--ttl", "255"], "255"),
@@ -219,6 +219,33 @@ fn what_takes_connections_and_closes_them_is_told_from_a_machine_that_is_off() {
     thread::spawn(move || listener.incoming().for_each(drop));
     let home = Home::with(&["--indexer", &indexer]);
     home.run(&["query", "a"]).failed_with(3, &[&indexer, "has too many connections, or is no nekop2p node"]);
+}
+
+/// It takes connections that nobody answers.
+#[test]
+fn stopped_indexer_is_told_from_a_machine_that_is_off() {
+    let (_kept, silent) = kept_port();
+    let home = Home::with(&["--indexer", &silent.to_string()]);
+    home.run(&["query", "a"]).ended_with(3, "cannot be asked: ");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stopped = listener.local_addr().unwrap().to_string();
+    let home = Home::with(&["--indexer", &stopped]);
+    home.run(&["query", "a"]).failed_with(3, &["takes connections and does not answer"]);
+}
+
+#[test]
+fn advice_names_no_setting_that_the_command_lacks() {
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
+    reader.write("f/own", "mine");
+    let followed = reader.run(&["follow", "f"]);
+    assert!(followed.code == Some(3) && !followed.err.join(" ").contains("-o "), "{followed:?}");
+    fs::remove_dir_all(reader.path("f")).unwrap();
+    let mut following = reader.start_out(&["follow", "f", "--keep", "1"], "f is at version 1");
+    origin.share_anew("f", "two");
+    following.out_line("f is at version 2");
+    reader.write("f", "mine");
+    let back = reader.run(&["rollback", "f"]);
+    assert!(back.code == Some(3) && !back.err.join(" ").contains("--force"), "{back:?}");
 }
 
 /// As on a machine that starts, or has no network now.

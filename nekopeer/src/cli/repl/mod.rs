@@ -81,7 +81,7 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
             break;
         };
         match execute(session, parse(&line), output, stop).await {
-            Some(Ended::Interrupted) => return Ok(Ended::Interrupted),
+            Some(ended @ (Ended::Interrupted | Ended::Unread)) => return Ok(ended),
             Some(ended) if first_failure == Ended::Well => first_failure = ended,
             Some(_) => {}
             None => break,

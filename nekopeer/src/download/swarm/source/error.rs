@@ -63,7 +63,7 @@ impl FetchError {
     /// Whether the link to the source may be to blame, which may be up again soon.
     #[must_use]
     pub(crate) const fn is_of_link(&self) -> bool {
-        matches!(self, Self::Stream(_) | Self::Connect(ConnectError::Timeout(_)))
+        matches!(self, Self::Stream(_) | Self::Connect(ConnectError::Timeout(_) | ConnectError::Silent(_)))
     }
 
     /// Whether a retry is pointless for this download.
