@@ -3,6 +3,7 @@
 use std::{
     io::{self, BufReader},
     path::Path,
+    sync::{Arc, OnceLock},
     thread,
     time::Duration,
 };
@@ -100,8 +101,12 @@ async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -
         Reached::Here(hosted) => here.insert(hosted.caller()),
         Reached::There(caller) => &mut **caller,
     };
-    let input = if takes_input { pieces_of_stdin() } else { no_input() };
+    let unread = Arc::default();
+    let input = if takes_input { pieces_of_stdin(&unread) } else { no_input() };
     let mut result = caller.carry_out(command.clone(), input, &answer).await;
+    if let (Err(failure), Some(why)) = (&mut result, OnceLock::get(&unread)) {
+        *failure = Failure::new(format!("stdin cannot be read to its end, and is not stored: {why}"));
+    }
     if let Some(note) = is_there.then(|| unseen(command, &caller.facts, &result)).flatten() {
         drop(answer.0.send(Reply::Note(note)).await); // the output may have failed
     }
@@ -154,14 +159,16 @@ fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receive
     (answer, shown)
 }
 
-/// Reads stdin on a thread, since that blocks, until the command takes no more. The thread ends with the process.
-fn pieces_of_stdin() -> Input {
+/// Reads stdin on a thread, since that blocks, until the command takes no more; an error is noted in `unread` first. The thread
+/// ends with the process.
+fn pieces_of_stdin(unread: &Arc<OnceLock<String>>) -> Input {
+    let unread = Arc::clone(unread);
     let (sender, input) = mpsc::channel(INPUT_WAITING_MAX);
     thread::spawn(move || {
         let mut stdin = BufReader::with_capacity(PIECE_BYTES, io::stdin().lock());
         let last = match io::copy(&mut stdin, &mut PieceWriter(sender.clone(), Piece::Bytes)) {
             Ok(_) => Piece::End,
-            Err(error) => Piece::Failed(error.to_string()),
+            Err(error) => Piece::Failed(unread.get_or_init(|| error.to_string()).clone()),
         };
         drop(sender.blocking_send(last)); // it may take no more
     });

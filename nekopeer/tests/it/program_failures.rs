@@ -234,6 +234,17 @@ fn stopped_indexer_is_told_from_a_machine_that_is_off() {
 }
 
 #[test]
+fn stdin_that_cannot_be_read_is_told_as_that_by_a_running_peer_too() {
+    let (_indexers, home) = one_home();
+    let _serving = home.serve(&[]);
+    let folder = File::open(home.path("")).unwrap();
+    let stored = home.command(["share", "-", "--name", "d"]).stdin(folder).output().unwrap();
+    let said = String::from_utf8(stored.stderr).unwrap();
+    assert!(stored.status.code() == Some(3) && said.contains("stdin cannot be read to its end"), "{said}");
+    assert!(home.names().is_empty());
+}
+
+#[test]
 fn advice_names_no_setting_that_the_command_lacks() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     reader.write("f/own", "mine");
