@@ -5,8 +5,8 @@ use std::{fs::File, io, os::fd::AsFd, path::Path};
 use cap_std::fs::Dir;
 use rustix::{
     fs::{
-        AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, linkat, openat, renameat, renameat_with,
-        statat, unlinkat,
+        AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat, StatxFlags, linkat, openat, renameat,
+        renameat_with, statat, statx, unlinkat,
     },
     io::Errno,
 };
@@ -86,6 +86,7 @@ fn link(from: &Path, folder: &Dir, to: &Path, replaced: Option<Stamp>) -> io::Re
     match linkat(CWD, from, folder, to, AtFlags::empty()) {
         Ok(()) => {
             unlinkat(CWD, from, AtFlags::empty())?;
+            refresh(folder, to);
             Ok(Moved::ToItsPlace)
         }
         Err(Errno::EXIST) => Ok(Moved::Occupied),
@@ -98,7 +99,14 @@ fn compare_and_rename(from: &Path, folder: &Dir, to: &Path, replaced: Option<Sta
         return Ok(Moved::Occupied);
     }
     renameat(CWD, from, folder, to)?;
+    refresh(folder, to);
     Ok(Moved::ToItsPlace)
+}
+
+/// Has the system ask the file system for the times of a file: of one in user space (FUSE) it shows guesses for a second.
+fn refresh(folder: &Dir, to: &Path) {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    drop(statx(folder, to, flags, StatxFlags::BASIC_STATS)); // it is looked at once more
 }
 
 /// Whether the file system does not know the way of renaming that it was asked for.
