@@ -106,7 +106,7 @@ fn compare_and_rename(from: &Path, folder: &Dir, to: &Path, replaced: Option<Sta
 /// Has the system ask the file system for the times of a file: of one in user space (FUSE) it shows guesses for a second.
 fn refresh(folder: &Dir, to: &Path) {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
-    drop(statx(folder, to, flags, StatxFlags::BASIC_STATS)); // it is looked at once more
+    let _ = statx(folder, to, flags, StatxFlags::BASIC_STATS); // it is looked at once more
 }
 
 /// Whether the file system does not know the way of renaming that it was asked for.
