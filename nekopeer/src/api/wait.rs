@@ -16,6 +16,7 @@ use super::{
 use crate::{
     indexers::via::Via,
     library::{
+        Library,
         events::{Event, until_event},
         status::{Condition, FileStatus},
         subscribers::Subscribed,
@@ -23,6 +24,7 @@ use crate::{
     listing::Listing,
     peer::PeerHandle,
     peers::Peers,
+    sets,
     terminal::units::age_since,
 };
 
@@ -197,13 +199,25 @@ async fn look(
                 true => format!(" as version {newest}"),
                 false => format!(", and version {newest} is out"),
             });
-            return failed(format!("the copy of {name} here is version {version}, {condition}{newest}"));
+            let fault = if record.policy.is_set() { fault_of_set(peer, name).await } else { String::new() };
+            let what = format!("the copy of {name} here is version {version}, {condition}{newest}");
+            return failed(format!("{what}{fault}"));
         }
     }
     match wanted.all {
         true => at_readers(peer, name, wanted.version.unwrap_or(version)).await,
         false => Ok(Ok(reached(name, version))),
     }
+}
+
+/// Which file is to blame where the folder of a copy of a set is not as it came.
+async fn fault_of_set(peer: &PeerHandle, name: &FileName) -> String {
+    let held = name.clone();
+    let look = move |library: &Arc<Library>| match library.catalogue.entry(&held) {
+        Ok(Some(held)) => sets::is_as_it_came(library, &held),
+        _ => Ok(()), // the next look tells
+    };
+    peer.library.blocking(look).await.map_or_else(|error| format!(": {error}"), |()| String::new())
 }
 
 /// Whether all readers of `name` have version `least`.

@@ -69,7 +69,7 @@ impl Downloader {
         let own =
             own.ok_or_else(|| Failure::missing(format!("{name} is not shared here: ls says what is")))?;
         if own.record.policy.is_set() {
-            let get = format!("a peer that keeps it has it by `get {name} --version {version}`");
+            let get = format!("a peer that keeps version {version} can put that in its place");
             let why = format!("{name} is a folder: bring that to what it was, and share it anew; {get}");
             return Err(Failure::conflict(why));
         }

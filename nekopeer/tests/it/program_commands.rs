@@ -252,7 +252,7 @@ fn peers_of_neighboring_indexers_find_each_other_within_the_ttl_with_and_without
         }
         stranger.write("mine.txt", "mine");
         let mut sharing = stranger.start(&["share", "mine.txt"]);
-        assert!(sharing.err_line("is away").contains("--insecure"));
+        assert!(sharing.err_line("does not let this peer in").contains("--insecure"));
         sharing.out_line("not confirmed by an indexer yet");
         sharing.err_line("serving on ");
     }
