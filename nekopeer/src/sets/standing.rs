@@ -1,10 +1,6 @@
 //! What stands in the place of a set's folder, and whether it may be replaced: not what somebody else put or changed there.
 
-use std::{
-    collections::HashSet,
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashSet, io::ErrorKind, path::Path};
 
 use nekoproto::{FileName, Remedy};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +29,8 @@ pub(super) struct Standing {
     pub(super) is_whole: bool,
 }
 
-/// What is in the place of the set `name`, which is `output` or below the share folder. Blocking.
+/// What is in the place of the set `name`, which is `output` or below the share folder. Where the folder was moved, that is noted.
+/// Blocking.
 pub(super) fn standing(
     library: &Library,
     name: &FileName,
@@ -60,9 +57,9 @@ pub(super) fn standing(
                 format!("{} exists and is not a set from here: move it away", place.path().display());
             return Err(Failure::conflict(message).remedied(Remedy::Force));
         }
-        (Some(_), Some(tree)) => match missing(place.path(), tree, &library.tasks.stop) {
+        (Some(_), Some(tree)) => match is_whole(place.path(), tree, &library.tasks.stop) {
             Err(_) if force => false,
-            missing => missing?.is_none(),
+            is_whole => is_whole?,
         },
         _ => false,
     };
@@ -79,18 +76,15 @@ pub(crate) fn check_place(
     standing(library, name, output, force).map(drop)
 }
 
-/// The first file of `tree` that the folder at `path` lacks. It is no edit that could be lost; an error if it has anything else.
-pub(super) fn missing(
-    path: &Path,
-    tree: &Tree,
-    stop: &CancellationToken,
-) -> Result<Option<PathBuf>, Failure> {
-    let (mut looker, mut missing) = (Looker::default(), None);
+/// Whether the folder at `path` has all files of `tree`: one that is missing is no edit that could be lost. An error if it has
+/// anything else.
+pub(super) fn is_whole(path: &Path, tree: &Tree, stop: &CancellationToken) -> Result<bool, Failure> {
+    let (mut looker, mut is_whole) = (Looker::default(), true);
     for file in &tree.files {
         let at = path.join(file.path.as_path());
         match is_of(&at, file, &mut looker, stop) {
             true => {}
-            false if is_absent(&at) => missing = missing.or(Some(at)),
+            false if is_absent(&at) => is_whole = false,
             false => return Err(changed(&at)),
         }
     }
@@ -107,7 +101,7 @@ pub(super) fn missing(
             return Err(changed(found.path()));
         }
     }
-    Ok(missing)
+    Ok(is_whole)
 }
 
 fn is_absent(at: &Path) -> bool {
@@ -121,7 +115,7 @@ pub(crate) fn remove_folder(library: &Library, entry: &Entry) -> bool {
     let path = &trees.path;
     let Ok(there) = FileId::of(path) else { return trees.are_removed() };
     let Some(tree) = trees.of(there) else { return false };
-    if missing(path, tree, &library.tasks.stop).is_err() {
+    if is_whole(path, tree, &library.tasks.stop).is_err() {
         return false;
     }
     let replaced = Replaced { place: path.to_owned(), tree: tree.clone(), forced: false };

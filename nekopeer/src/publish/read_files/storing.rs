@@ -1,4 +1,4 @@
-//! Stores a batch of files that were read.
+//! Stores a batch of files that were read, in one commit, and sorts them into new, unchanged, copies and failed.
 
 use std::{collections::HashMap, path::Path};
 

@@ -1,4 +1,4 @@
-//! [`FetchError`]: why a source did not deliver.
+//! [`FetchError`]: why a source did not deliver, and whether it is asked again, left or banned for that.
 
 use nekoproto::{
     FetchRefusal, ManifestError,

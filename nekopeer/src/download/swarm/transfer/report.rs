@@ -1,4 +1,4 @@
-//! What came of a download: [`SwarmReport`], [`Transferred`], and in how many bytes ([`WireRatio`]).
+//! Sums up a download at its end ([`SwarmReport`], [`Transferred`]), and counts compressed runs by the bytes that came ([`WireRatio`]).
 
 use std::collections::HashSet;
 
