@@ -173,7 +173,7 @@ impl Downloader {
     fn order(&self, record: &VerifiedRecord, chunks: usize) -> Order {
         let anywhere = self.is_shown(record);
         let from = if anywhere { rand::random_range(0..chunks) } else { 0 };
-        Order::RarestFirst { from, own: self.library.node }
+        Order::RarestFirst { from }
     }
 
     /// Serves and offers what has been received, until the guards are dropped. No chunk waits for the indexers.

@@ -47,7 +47,7 @@ use self::{
 };
 use crate::{
     library::Library,
-    state::upload_turns::Phase,
+    state::{portions::Portions, upload_turns::Phase},
     util::{rate::Rate, throttle::Throttle},
 };
 
@@ -70,6 +70,8 @@ const IDLE_ALL_MAX: usize = 1024;
 const IDLE_FILES_PARTS: usize = 8;
 /// Bytes that a request counts in a turn, in addition to those sent.
 const REQUEST_COUNTS_AS: u64 = 16 * 1024;
+/// Minimum length of a reply with a portion, in bytes: a small file has none.
+const PORTIONED_FROM: u64 = 16 * 1024;
 /// Interval between looks at what the packer keeps open.
 const PACKER_LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Minimum speed of a reader in bytes per second, over the time in which the peer waits for it to take bytes; and the
@@ -85,6 +87,7 @@ pub(crate) struct Uploads {
     slots: Arc<UploadSlots>,
     /// Streams that wait for a request: each has a TLS session too, so that there are fewer than data connections.
     idle: Slots,
+    portions: Mutex<Portions>,
     in_memory: InMemory,
     packer: Packer,
     /// It is looked whether something of the packer is to be closed.
@@ -114,7 +117,7 @@ impl Uploads {
         downloads_only: bool,
     ) -> Arc<Self> {
         let (library, partial_files) = (Arc::clone(library), Arc::clone(partial_files));
-        let (slots, in_memory, packer, closes_packer) = Default::default();
+        let (slots, portions, in_memory, packer, closes_packer) = Default::default();
         let all = (file_limit() / IDLE_FILES_PARTS).clamp(IDLE_MIN, IDLE_ALL_MAX);
         let idle = Slots::with(SlotLimits { each: IDLE_OF_ONE_MAX, ..SlotLimits::new(all) });
         let (throttle, dialed_back) = (Arc::clone(throttle), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
@@ -124,6 +127,7 @@ impl Uploads {
             partial_files,
             slots,
             idle,
+            portions,
             in_memory,
             packer,
             closes_packer,
@@ -273,7 +277,7 @@ impl Uploads {
     fn refuse(&self, mut stream: DataStream) -> Result<DataStream, DataError> {
         self.library.counters.requests_refused.inc();
         let mut share = Share { bytes: TURN_BYTES, until: Instant::now() + TURN_TIME };
-        let mut refusal = Sending::new(Err(FetchRefusal::Busy))?;
+        let mut refusal = Sending::new(Err(FetchRefusal::Busy), None)?;
         match refusal.go_on(
             &mut stream,
             &mut share,
@@ -327,13 +331,20 @@ impl Uploads {
         self.library.counters.requests.inc();
         share.take(REQUEST_COUNTS_AS);
         if !self.may_send(&request) {
-            return Sending::new(Err(FetchRefusal::NotShared));
+            return Sending::new(Err(FetchRefusal::NotShared), None);
         }
         if matches!(request, DataRequest::Packed { .. }) {
             self.close_packer();
         }
+        let content = match &request {
+            DataRequest::Get { content, .. } | DataRequest::Packed { content, .. } => Some(*content),
+            _ => None,
+        };
         let (library, partial, packer) = (&self.library, &self.partial_files, &self.packer);
-        Sending::new(reply::reply(library, partial, &self.in_memory, packer, reader, request))
+        let reply = reply::reply(library, partial, &self.in_memory, packer, reader, request);
+        let is_long = reply.as_ref().is_ok_and(|reply| reply.body.len() >= PORTIONED_FROM);
+        let asked = |content| self.portions.lock().asked(content, reader.node, Instant::now());
+        Sending::new(reply, content.filter(|_| is_long).and_then(asked))
     }
 
     /// Has the packer close what nobody asks for any more: the files may be removed, and take room until then.

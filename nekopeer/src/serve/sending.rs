@@ -8,7 +8,7 @@ use std::{
 };
 
 use nekoproto::{
-    DataReply, FetchRefusal, Grant,
+    DataReply, FetchRefusal, Grant, Portion,
     transport::{DataError, DataStream, encoded},
 };
 
@@ -53,9 +53,12 @@ impl Share {
 }
 
 impl Sending {
-    pub(super) fn new(reply: Result<Reply, FetchRefusal>) -> Result<Self, DataError> {
+    pub(super) fn new(
+        reply: Result<Reply, FetchRefusal>,
+        portion: Option<Portion>,
+    ) -> Result<Self, DataError> {
         let (header, body): (DataReply, Body) = match reply {
-            Ok(Reply { freshness, body }) => (Ok(Grant { len: body.len(), freshness }), body),
+            Ok(Reply { freshness, body }) => (Ok(Grant { len: body.len(), freshness, portion }), body),
             Err(refusal) => (Err(refusal), Body::Bytes(Arc::default())),
         };
         let short = match &body {
@@ -168,7 +171,7 @@ mod tests {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let part = |offset, len| (Arc::clone(&file), ByteRange { offset, len });
         let body = Body::Parts { parts: vec![part(7, 250), part(1000, 30)], len: 280 };
-        let mut sending = Sending::new(Ok(Reply { freshness: Freshness::Fresh, body })).unwrap();
+        let mut sending = Sending::new(Ok(Reply { freshness: Freshness::Fresh, body }), None).unwrap();
         let (mut lens, header) = (Vec::new(), sending.header);
         while lens.last() != Some(&0) {
             lens.push(sending.extent(100).len());

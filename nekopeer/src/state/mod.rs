@@ -8,6 +8,7 @@ pub(crate) mod freshness;
 pub(crate) mod liveness;
 pub(crate) mod outdated;
 pub(crate) mod pace;
+pub(crate) mod portions;
 mod queue;
 pub(crate) mod readers;
 pub(crate) mod registrations;

@@ -4,6 +4,8 @@
 //! replies, in the same order, the other way. Each message is a 32-bit big-endian length and as many encoded
 //! bytes; a grant is followed by exactly `len` raw bytes.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Held, error::FetchRefusal};
@@ -122,7 +124,47 @@ pub struct Grant {
     pub len: u64,
     /// How fresh the holder's copy is.
     pub freshness: Freshness,
+    /// Which part of the file the reader is to ask this holder for first, if that was looked at.
+    pub portion: Option<Portion>,
+}
+
+/// A part of a file, of as many as there are readers that ask one holder for it: each has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Portion {
+    /// How many come before it.
+    pub place: u16,
+    /// How many there are.
+    pub of: u16,
+}
+
+impl Portion {
+    /// That of an only reader.
+    pub const WHOLE: Self = Self { place: 0, of: 1 };
+
+    /// Those of so many chunks that it has. None of a portion that does not exist.
+    #[must_use]
+    pub fn of_chunks(self, chunks: usize) -> Range<usize> {
+        let begin = |place: u16| chunks * usize::from(place) / usize::from(self.of.max(1));
+        begin(self.place).min(chunks)..begin(self.place.saturating_add(1)).min(chunks)
+    }
 }
 
 /// The reply to a [`DataRequest`].
 pub type DataReply = Result<Grant, FetchRefusal>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_are_all_of_the_file_and_one_that_does_not_exist_is_nothing() {
+        for (of, chunks) in [(1, 7), (3, 100), (40, 39), (u16::MAX, 16 * 1024)] {
+            let portions = (0..of).map(|place| Portion { place, of }.of_chunks(chunks));
+            assert_eq!(portions.flatten().collect::<Vec<_>>(), (0..chunks).collect::<Vec<_>>());
+        }
+        for portion in [Portion { place: 3, of: 3 }, Portion { place: u16::MAX, of: 2 }] {
+            assert!(portion.of_chunks(100).is_empty());
+        }
+        assert_eq!(Portion { place: 0, of: 0 }.of_chunks(100), 0..100);
+    }
+}

@@ -12,7 +12,7 @@ pub mod summary;
 mod trace;
 
 pub use self::{
-    data::{ByteRange, DataReply, DataRequest, Freshness, Grant, Packing},
+    data::{ByteRange, DataReply, DataRequest, Freshness, Grant, Packing, Portion},
     error::{Fault, FetchRefusal, HelloRefusal, Refusal},
     find::{IdDigits, NotAPosition, NotATerm, NotDigits, Position, Search, Term, Terms},
     hello::{Hello, NetworkName, PROTOCOL_VERSION, Purpose, Role},

@@ -35,7 +35,7 @@ fn file() -> (Vec<u8>, File) {
 }
 
 fn grant(len: usize) -> DataReply {
-    Ok(Grant { len: len as u64, freshness: Freshness::Fresh })
+    Ok(Grant { len: len as u64, freshness: Freshness::Fresh, portion: None })
 }
 
 fn longest_request() -> DataRequest {
@@ -108,7 +108,7 @@ async fn message_that_is_over_long_or_breaks_a_rule_is_refused_on_both_ways(secu
         let error = received(security, &len.to_be_bytes()).await;
         assert!(matches!(error, DataError::TooLong(found) if found == len), "{error}");
     }
-    for body in [&[][..], &[2], &[0, 1, 0, 0], &[1, 99]] {
+    for body in [&[][..], &[2], &[0, 1, 0, 0, 0], &[1, 99]] {
         let error = received(security, &frames::prefixed(body)).await;
         assert!(matches!(error, DataError::Malformed(_)), "{body:?}: {error}");
     }

@@ -309,9 +309,12 @@ fn data_messages(pins: &mut Pins) {
         pins.pin_bytes(&format!("data packed: {name}"), &packing.before(&[7]).unwrap());
     }
     for freshness in [Freshness::Fresh, Freshness::Unverified, Freshness::Stale] {
-        let grant = DataReply::Ok(Grant { len: 70_000, freshness });
+        let grant = DataReply::Ok(Grant { len: 70_000, freshness, portion: None });
         pins.pin(&format!("data granted: {freshness:?}"), &grant);
     }
+    let portion = Some(Portion { place: 3, of: 40 });
+    let grant = DataReply::Ok(Grant { len: 70_000, freshness: Freshness::Fresh, portion });
+    pins.pin("data granted: a portion", &grant);
     let refusals = [F::NotShared, F::Changed, F::Outdated(Version::FIRST), F::Unverified, F::BadRange];
     for refusal in refusals.into_iter().chain([F::Busy, F::Unreadable, F::NotYet]) {
         pins.pin(&format!("data refused: {refusal:?}"), &DataReply::Err(refusal));

@@ -40,7 +40,7 @@ impl ScriptedReply {
     }
 
     pub fn in_pieces(len: u64, pieces: impl Iterator<Item = io::Result<Vec<u8>>> + Send + 'static) -> Self {
-        let reply = Ok(Grant { len, freshness: Freshness::Fresh });
+        let reply = Ok(Grant { len, freshness: Freshness::Fresh, portion: None });
         Self { reply, pieces: Box::new(pieces), then: Then::GoOn, gate: None, pause: None, is_packed: false }
     }
 

@@ -11,8 +11,8 @@ use std::{
 };
 
 use nekoproto::{
-    ByteRange, ContentHash, DataReply, DataRequest, Grant, Held, Holder, List, Manifest, Purpose, Record,
-    Verdict,
+    ByteRange, ContentHash, DataReply, DataRequest, Grant, Held, Holder, List, Manifest, Portion, Purpose,
+    Record, Verdict,
     limits::{BASES_MAX, MANIFEST_BYTES_MAX, PACKING_BYTES_MAX, STALL_TIMEOUT, UNPACKED_BYTES_MAX},
     transport::{DataError, DataStream, Endpoint, HangUp, encoded},
 };
@@ -50,6 +50,8 @@ pub(crate) struct Source {
     /// It was not told where this node listens, and takes it for no holder and no subscriber.
     is_unlisted: bool,
     prefetched: Option<PrefetchedRange>,
+    /// Which part of the file it is to be asked for first, as it said last.
+    portion: Option<Portion>,
     /// What the origin was asked about last, when, and what it said.
     asked: Option<(Held, Instant)>,
     verdict: Option<Verdict>,
@@ -79,6 +81,7 @@ impl Source {
             is_far,
             is_unlisted,
             prefetched: None,
+            portion: None,
             asked: None,
             verdict: None,
             is_kept: false,
@@ -198,6 +201,11 @@ impl Source {
         len.ok_or(FetchError::WrongLength { offered: grant.len, asked })
     }
 
+    /// Which part of the file it is to be asked for first, if it said so since this was called last.
+    pub(crate) const fn take_portion(&mut self) -> Option<Portion> {
+        self.portion.take()
+    }
+
     /// Receives granted bytes into `buffer`, after the `held` bytes already in it, as fast as `limit` allows:
     /// until it holds at least `needed` bytes, and more if they have arrived. Returns the bytes held. `came` gets the
     /// number of bytes of each piece, and whether the source has kept the least speed for some time.
@@ -311,7 +319,9 @@ impl Source {
     fn reply(&mut self) -> Result<Grant, FetchError> {
         self.stream.end_at(None);
         let reply: DataReply = self.stream.receive(STALL_TIMEOUT)?;
-        Ok(reply?)
+        let grant = reply?;
+        self.portion = grant.portion.or(self.portion);
+        Ok(grant)
     }
 }
 

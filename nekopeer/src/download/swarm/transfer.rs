@@ -15,7 +15,7 @@ use std::{
 };
 
 use nekoproto::{
-    NodeId, VerifiedRecord,
+    NodeId, Portion, VerifiedRecord,
     transport::{Endpoint, HangUp},
 };
 use parking_lot::{Condvar, Mutex};
@@ -271,6 +271,10 @@ impl Transfer {
     pub(super) fn measured(&self, stream: StreamId, bytes: u64, took: Duration) {
         let now = self.now();
         self.state.lock().schedule.measured(stream, bytes, took.as_secs_f64(), now);
+    }
+
+    pub(super) fn has_portion(&self, stream: StreamId, portion: Portion) {
+        self.state.lock().schedule.has_portion(stream, portion);
     }
 
     /// Counts bytes received, verified or not; the source may have kept the least speed for some time.

@@ -143,6 +143,9 @@ impl StreamWorker<'_> {
                         Ok(true) => {
                             (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
                             self.busy = Busy::default();
+                            if let Some(portion) = self.source.take_portion() {
+                                self.transfer.has_portion(self.id, portion);
+                            }
                         }
                         Ok(false) => return Ok(StreamEnd::Midway),
                         // The stream is still usable, and later requests may be granted.

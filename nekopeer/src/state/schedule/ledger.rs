@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, ops::Range, time::Duration};
 
-use nekoproto::Manifest;
+use nekoproto::{Manifest, Portion};
 
 use super::{
     Schedule,
@@ -16,8 +16,6 @@ pub(crate) type StreamId = u32;
 
 /// Strikes after which a source is asked no more. A corrupt chunk counts as all of them.
 pub(crate) const STRIKES_MAX: u32 = 3;
-/// Time after which a reader that got nothing has no share of the file.
-const READS_FOR: Duration = Duration::from_secs(3);
 /// Parts of the file; one of them may be fetched twice because a source was late that then delivered.
 const PARTS: u64 = 32;
 
@@ -75,21 +73,9 @@ pub(super) struct Ledger {
 pub(super) struct SourceState {
     pub(super) available: Availability,
     pub(super) strikes: u32,
-    /// When it was first heard of, or had more than before.
-    grew_at: Duration,
 }
 
 impl Ledger {
-    /// The sources that are downloading: they were not struck out, and lately had more than before.
-    pub(super) fn readers(&self, now: Duration) -> impl Iterator<Item = &SourceId> + Clone {
-        let sources = self.sources.iter();
-        let is_reader = move |source: &SourceState| {
-            let grows = now.saturating_sub(source.grew_at) < READS_FOR;
-            grows && source.strikes < STRIKES_MAX && source.available.part().is_some()
-        };
-        sources.filter(move |(_, source)| is_reader(source)).map(|(reader, _)| reader)
-    }
-
     /// All chunks of `manifest` are missing except those `had` and those `claimed`.
     pub(super) fn new(manifest: &Manifest, had: Bitfield, claimed: &Bitfield) -> Self {
         let lens: Vec<u32> = manifest.chunks().iter().map(|chunk| chunk.len).collect();
@@ -161,13 +147,8 @@ impl Ledger {
 
 impl Schedule {
     /// Adds a source, or updates its availability.
-    pub(crate) fn offers(&mut self, source: SourceId, available: Availability, now: Duration) {
+    pub(crate) fn offers(&mut self, source: SourceId, available: Availability) {
         let known = self.ledger.sources.get(&source);
-        let held = |available: &Availability| available.part().map(|part| part.count_ones(..));
-        let grew_at = match known {
-            Some(known) if held(&available) == held(&known.available) => known.grew_at,
-            _ => now,
-        };
         if let Some(before) = known.and_then(|known| known.available.part()) {
             before
                 .ones()
@@ -180,7 +161,7 @@ impl Schedule {
             self.ledger.partial_sources += 1;
         }
         let strikes = known.map_or(0, |known| known.strikes);
-        self.ledger.sources.insert(source, SourceState { available, strikes, grew_at });
+        self.ledger.sources.insert(source, SourceState { available, strikes });
     }
 
     /// A stream to `source` was opened, which took `round_trips`.
@@ -192,6 +173,13 @@ impl Schedule {
         now: Duration,
     ) {
         self.ledger.streams.insert(stream, Stream::new(source, round_trips, now));
+    }
+
+    /// The source of `stream` is to be asked for this first.
+    pub(crate) fn has_portion(&mut self, stream: StreamId, portion: Portion) {
+        if let Some(stream) = self.ledger.streams.get_mut(&stream) {
+            stream.portion = portion;
+        }
     }
 
     pub(crate) fn came(&mut self, stream: StreamId, bytes: u64) {

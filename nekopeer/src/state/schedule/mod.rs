@@ -27,8 +27,6 @@ pub(crate) enum Order {
     RarestFirst {
         /// Equally rare chunks are leased in order from this one on.
         from: usize,
-        /// Who downloads: with others that do, each begins with a share of its own.
-        own: SourceId,
     },
     InOrder,
 }

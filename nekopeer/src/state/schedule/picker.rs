@@ -2,12 +2,13 @@
 
 use std::{ops::Range, time::Duration};
 
+use nekoproto::Portion;
 use rand::{Rng, RngExt};
 
 use super::{
     Next, Order,
     ledger::{Availability, Ledger, STRIKES_MAX, StreamId},
-    stream::{SourceId, Stream},
+    stream::Stream,
 };
 
 /// A lease is as long as the stream moves in some round trips, within these bounds in seconds: what is leased by several
@@ -16,7 +17,10 @@ const LEASE_SECS_MIN: f64 = 0.05;
 const LEASE_SECS_MAX: f64 = 1.0;
 /// Bytes of a lease while the speed of the stream is unknown. What a crowd of readers asks one source for at first, none of
 /// them has before all of it is sent.
-const LEASE_BYTES_FIRST: u64 = 256 * 1024;
+const LEASE_BYTES_FIRST: u64 = 128 * 1024;
+/// A portion is at least so many leases, unless they get shorter than this: others fetch the first of them meanwhile.
+const LEASES_OF_PORTION: u64 = 16;
+const LEASE_BYTES_OF_CROWD: u64 = 64 * 1024;
 /// Bounds of a lease, in bytes.
 const LEASE_BYTES_MIN: u64 = 256 * 1024;
 const LEASE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -28,7 +32,7 @@ const LAST_LEASE_BYTES: u64 = 512 * 1024;
 const LEASE_GROWS_BY: u64 = 4;
 /// Maximum number of chunks examined for the rarest, to bound the cost of a choice.
 const LOOKED_AT_MAX: usize = 32 * 1024;
-/// Time for which a stream to a complete source leaves to other readers what is not in this reader's share, and for which one
+/// Time for which a stream to a complete source leaves to other readers what is not in this reader's portion, and for which one
 /// of them counts after its last chunk.
 const LEFT_FOR: Duration = Duration::from_secs(5);
 const BRINGS_FOR: Duration = Duration::from_secs(2);
@@ -51,22 +55,22 @@ pub(super) fn pick(
     let is_complete = source.available == Availability::All;
     let start = match order {
         Order::InOrder => Some(0),
-        Order::RarestFirst { from, .. } if ledger.partial_sources == 0 => Some(from),
+        Order::RarestFirst { .. } if !is_complete => None,
+        Order::RarestFirst { from } if known.portion.of <= 1 => Some(from),
         // Readers that download concurrently get the same availability. If all continued from their own last chunk, they
-        // would request the same chunks from the complete sources: so each has a share of the file, of which it begins
-        // with what no other reader has. The rest comes from the others, if they do what they can.
-        Order::RarestFirst { own, .. } if is_complete => match first_of_share(ledger, own, now) {
+        // would request the same chunks from the complete sources: so each of these gives a reader a portion of the file,
+        // of which it begins with what no other reader has. The rest comes from the others, if they do what they can.
+        Order::RarestFirst { .. } => match first_of_portion(ledger, known.portion) {
             None if !ledger.missing.is_clear() && is_left_to_readers(ledger, known, now) => {
                 return Next::Wait;
             }
             first => first,
         },
-        Order::RarestFirst { .. } => None,
     };
     let start = start.unwrap_or_else(|| random.random_range(0..ledger.lens.len()));
     let run = match first_missing(ledger, order, &source.available, start) {
         Some(first) => {
-            let bytes = known.lease_bytes().min(share_of_rest(ledger));
+            let bytes = known.lease_bytes().min(share_of_rest(ledger)).min(of_crowd(ledger, known));
             Some(run_of_missing(ledger, first, bytes, &source.available))
         }
         None => to_take_over(ledger, stream, known, &source.available, now),
@@ -74,17 +78,21 @@ pub(super) fn pick(
     run.map_or(Next::Wait, Next::Fetch)
 }
 
-/// The first chunk in this reader's share of the file that is missing here and at all others that download it. With the same
-/// readers in view, the shares of two have nothing in common.
-fn first_of_share(ledger: &Ledger, own: SourceId, now: Duration) -> Option<usize> {
-    let readers = ledger.readers(now);
-    let (all, before) = (readers.clone().count() + 1, readers.filter(|reader| **reader < own).count());
-    let chunks = ledger.lens.len();
-    let mut share = chunks * before / all..chunks * (before + 1) / all;
-    share.find(|index| ledger.missing.contains(*index) && ledger.copies[*index] == 0)
+/// The first chunk in a portion that is missing here and at all others that download it.
+fn first_of_portion(ledger: &Ledger, portion: Portion) -> Option<usize> {
+    let mut chunks = portion.of_chunks(ledger.lens.len());
+    chunks.find(|index| ledger.missing.contains(*index) && ledger.copies[*index] == 0)
 }
 
-/// Whether a stream to a complete source leaves to other readers what is not in this reader's share: they bring more than
+/// Bytes of a lease where others read the file from the same source.
+fn of_crowd(ledger: &Ledger, stream: &Stream) -> u64 {
+    match stream.portion.of {
+        0..=1 => u64::MAX,
+        of => (ledger.bytes / (u64::from(of) * LEASES_OF_PORTION)).max(LEASE_BYTES_OF_CROWD),
+    }
+}
+
+/// Whether a stream to a complete source leaves to other readers what is not in this reader's portion: they bring more than
 /// complete sources do, and meanwhile its source sends them what nobody has. Now and then it asks for some, as it may have become
 /// faster.
 fn is_left_to_readers(ledger: &Ledger, stream: &Stream, now: Duration) -> bool {

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use nekoproto::NodeId;
+use nekoproto::{NodeId, Portion};
 
 pub(crate) type SourceId = NodeId;
 
@@ -34,6 +34,8 @@ pub(super) struct Stream {
     asked_at: Duration,
     pub(super) came: u64,
     pub(super) kept: u64,
+    /// What its source is to be asked for first.
+    pub(super) portion: Portion,
 }
 
 impl Stream {
@@ -50,6 +52,7 @@ impl Stream {
             asked_at,
             came: 0,
             kept: 0,
+            portion: Portion::WHOLE,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use nekoproto::{Chunk, ChunkHash, Identity};
+use nekoproto::{Chunk, ChunkHash, Identity, Portion};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -26,16 +26,16 @@ fn in_order(lens: &[u32], had: &[usize]) -> Schedule {
     Schedule::new(&manifest(lens), bits, &Bitfield::with_capacity(lens.len()), Order::InOrder)
 }
 
-fn rarest_first(lens: &[u32], from: usize, own: u8) -> Schedule {
+fn rarest_first(lens: &[u32], from: usize) -> Schedule {
     let none = Bitfield::with_capacity(lens.len());
-    let order = Order::RarestFirst { from, own: source(own) };
+    let order = Order::RarestFirst { from };
     Schedule::new(&manifest(lens), none.clone(), &none, order)
 }
 
 /// A schedule with complete sources 1, 2, ... and one stream to each, with the same number.
 fn with_sources(mut schedule: Schedule, count: u8) -> Schedule {
     for n in 1..=count {
-        schedule.offers(source(n), Availability::All, NOW);
+        schedule.offers(source(n), Availability::All);
         schedule.opened(u32::from(n), source(n), NEAR, NOW);
     }
     schedule
@@ -140,26 +140,20 @@ fn failing_source_strikes_out_after_a_few_tries() {
     assert_eq!(schedule.left(), 1);
 }
 
-/// Goal: readers that know each other fetch different chunks from the origin. Method: three of them, none of which hears what
-/// the others got.
+/// Goal: readers of one source fetch different chunks from it. Method: three of them, none of which hears of the others.
 #[test]
 fn concurrent_readers_share_the_file_out() {
     const CHUNKS: usize = 90;
-    let (none, origin) = (Bitfield::with_capacity(CHUNKS), source(9));
     let mut fetched = HashSet::new();
-    for own in 1..=3 {
-        let mut schedule = rarest_first(&[256 * 1024; CHUNKS], 0, own);
-        schedule.offers(origin, Availability::All, NOW);
-        (1..=3).filter(|other| *other != own).for_each(|other| {
-            schedule.offers(source(other), Availability::Some(none.clone()), NOW);
-        });
-        schedule.opened(1, origin, NEAR, NOW);
-        let mut share = 0;
-        while share < CHUNKS / 3 {
+    for place in 0..3 {
+        let mut schedule = with_sources(rarest_first(&[256 * 1024; CHUNKS], 0), 1);
+        schedule.has_portion(1, Portion { place, of: 3 });
+        let mut count = 0;
+        while count < CHUNKS / 3 {
             let Next::Fetch(run) = schedule.next(1, NOW) else { panic!("nothing to fetch") };
-            for index in run.take(CHUNKS / 3 - share) {
+            for index in run.take(CHUNKS / 3 - count) {
                 assert!(fetched.insert(index), "chunk {index} is fetched twice");
-                share += 1;
+                count += 1;
             }
         }
         schedule.check();
@@ -169,10 +163,10 @@ fn concurrent_readers_share_the_file_out() {
 
 #[test]
 fn what_fewest_have_comes_first() {
-    let mut schedule = with_sources(rarest_first(&[10; 6], 0, 0), 1);
+    let mut schedule = with_sources(rarest_first(&[10; 6], 0), 1);
     let mut some = Bitfield::with_capacity(6);
     some.extend([0, 1, 3, 4]);
-    schedule.offers(source(2), Availability::Some(some.clone()), NOW);
+    schedule.offers(source(2), Availability::Some(some.clone()));
     schedule.opened(2, source(2), NEAR, NOW);
     let mut runs = |stream: StreamId| {
         let mut runs: Vec<Range<usize>> = Vec::new();
@@ -186,7 +180,7 @@ fn what_fewest_have_comes_first() {
     assert_eq!(runs(1), [2..3, 5..6], "nobody but the origin has them, in whatever order");
     assert_eq!(runs(2).into_iter().flatten().collect::<Vec<_>>(), [0, 1, 3, 4]);
     some.insert(5);
-    schedule.offers(source(2), Availability::Some(some), NOW); // one more chunk
+    schedule.offers(source(2), Availability::Some(some)); // one more chunk
     assert_eq!(schedule.ledger.copies, [1, 1, 0, 1, 1, 1]);
     schedule.check();
 }
@@ -238,7 +232,7 @@ fn far_source_is_asked_alone_while_it_does_what_it_can() {
     for chunks in [1, 4, 16] {
         let mut schedule = in_order(&vec![64 * 1024; chunks], &[]);
         for n in 1..=2 {
-            schedule.offers(source(n), Availability::All, NOW);
+            schedule.offers(source(n), Availability::All);
             schedule.opened(u32::from(n), source(n), 3 * round_trip, NOW);
         }
         while let Next::Fetch(_) = schedule.next(1, NOW) {}
@@ -343,7 +337,7 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let lens: Vec<u32> = (0..chunks).map(|_| random.random_range(16_000..130_000)).collect();
     let count = u8::try_from(speeds.len()).unwrap();
-    let mut schedule = with_sources(rarest_first(&lens, random.random_range(0..chunks), 0), count);
+    let mut schedule = with_sources(rarest_first(&lens, random.random_range(0..chunks)), count);
     let mut queues: BTreeMap<u32, VecDeque<Range<usize>>> =
         (1..=u32::from(count)).map(|n| (n, VecDeque::new())).collect();
     let mut busy_until: BTreeMap<u32, f64> = queues.keys().map(|n| (*n, 0.0)).collect();

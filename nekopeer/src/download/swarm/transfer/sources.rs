@@ -23,15 +23,13 @@ impl Transfer {
         } else {
             Availability::All
         };
-        let now = self.now();
         let mut state = self.state.lock();
         state.addrs.entry(holder.node).or_default().push(holder.addr);
-        state.schedule.offers(holder.node, offer, now);
+        state.schedule.offers(holder.node, offer);
     }
 
     pub(in crate::download::swarm) fn offers_now(&self, node: NodeId, offer: Availability) {
-        let now = self.now();
-        self.state.lock().schedule.offers(node, offer, now);
+        self.state.lock().schedule.offers(node, offer);
         self.changed.notify_all();
     }
 
