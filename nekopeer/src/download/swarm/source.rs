@@ -104,7 +104,7 @@ impl Source {
 
     /// The same, for a later download.
     pub(crate) fn kept(self) -> Self {
-        Self { pace: Pace::default(), asked: None, verdict: None, is_kept: true, ..self }
+        Self { pace: Pace::default(), portion: None, asked: None, verdict: None, is_kept: true, ..self }
     }
 
     pub(crate) const fn is_kept(&self) -> bool {

@@ -30,8 +30,10 @@ const ASKED_AHEAD: usize = 2;
 /// Bytes verified and written at a time, if they arrive fast enough: few enough to stay in the
 /// processor's cache, and enough to write most pages of the file once.
 const TAKEN_AT_ONCE: usize = 384 * 1024;
-/// Interval between requests for the bit field of a source that is still downloading.
+/// Minimum interval between requests for the bit field of a source that is still downloading, and that between any two of them,
+/// to whichever of these sources: each answer wakes all threads of the download.
 const HAVE_EVERY: Duration = Duration::from_millis(100);
+const HAVE_APART: Duration = Duration::from_millis(25);
 /// Bounds of the time that an idle thread waits before it looks for work again: half as long as it has had none.
 const LOOK_SOON: Duration = Duration::from_millis(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -179,7 +181,8 @@ impl StreamWorker<'_> {
     fn ask_ahead(&mut self) -> Result<Next, FetchError> {
         let is_have_asked = self.asked.iter().any(|asked| matches!(asked, Requested::Have));
         if !is_have_asked && self.ask_have_at.is_some_and(|at| at <= Instant::now()) {
-            self.ask_have_at = Some(Instant::now() + HAVE_EVERY);
+            let apart = HAVE_APART * self.transfer.partial_sources();
+            self.ask_have_at = Some(Instant::now() + HAVE_EVERY.max(apart));
             self.source.ask_have(&self.transfer.record)?;
             self.asked.push_back(Requested::Have);
         }

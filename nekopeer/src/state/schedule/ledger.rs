@@ -61,7 +61,7 @@ pub(super) struct Ledger {
     pub(super) sources: HashMap<SourceId, SourceState>,
     /// For each chunk, the number of partial sources that have it.
     pub(super) copies: Vec<u8>,
-    pub(super) partial_sources: usize,
+    pub(super) partial_sources: u32,
     /// Chunks that were taken over from a late stream, and by which.
     pub(super) hedged: HashMap<usize, StreamId>,
     /// Bytes that were taken over and came from the late stream all the same.

@@ -110,6 +110,10 @@ impl Schedule {
         }
     }
 
+    pub(crate) const fn partial_sources(&self) -> u32 {
+        self.ledger.partial_sources
+    }
+
     pub(crate) const fn left(&self) -> usize {
         self.ledger.left
     }

@@ -168,17 +168,17 @@ fn what_fewest_have_comes_first() {
     some.extend([0, 1, 3, 4]);
     schedule.offers(source(2), Availability::Some(some.clone()));
     schedule.opened(2, source(2), NEAR, NOW);
-    let mut runs = |stream: StreamId| {
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        for _ in 0..2 {
-            let Next::Fetch(run) = schedule.next(stream, NOW) else { panic!("nothing to fetch") };
-            runs.push(run);
-        }
+    let mut runs = |stream: StreamId, most: usize| {
+        let next = std::iter::from_fn(|| match schedule.next(stream, NOW) {
+            Next::Fetch(run) => Some(run),
+            _ => None,
+        });
+        let mut runs: Vec<Range<usize>> = next.take(most).collect();
         runs.sort_by_key(|run| run.start);
         runs
     };
-    assert_eq!(runs(1), [2..3, 5..6], "nobody but the origin has them, in whatever order");
-    assert_eq!(runs(2).into_iter().flatten().collect::<Vec<_>>(), [0, 1, 3, 4]);
+    assert_eq!(runs(1, 2), [2..3, 5..6], "nobody but the origin has them, in whatever order");
+    assert_eq!(runs(2, 4).into_iter().flatten().collect::<Vec<_>>(), [0, 1, 3, 4]);
     some.insert(5);
     schedule.offers(source(2), Availability::Some(some)); // one more chunk
     assert_eq!(schedule.ledger.copies, [1, 1, 0, 1, 1, 1]);

@@ -6,6 +6,8 @@ use crate::report::{aligned, cells, turned};
 use crate::scenarios::prelude::*;
 
 pub const ORIGIN: &str = "origin";
+/// The label of sources that a reader does not tell.
+pub const UNKNOWN: &str = "unknown";
 
 /// What came of one case.
 #[derive(Clone, Debug)]
@@ -64,6 +66,7 @@ impl Round {
             self.sources.iter().filter(|sent| is_meant(sent)).map(|sent| sent.bytes).sum::<u64>()
         };
         let (of_origin, moved) = (sent(|sent| sent.source == ORIGIN), sent(|_| true));
+        let is_told = self.sources.iter().all(|sent| sent.source != UNKNOWN);
         let moved_percent = copy_bytes.map(|_| bytes(moved) / bytes(self.wanted_bytes) * 100.0);
         let (is_small, is_whole) = (self.files > 1, !self.is_change);
         let fetched = count(self.files * self.took_s.len());
@@ -81,7 +84,7 @@ impl Round {
             "cpu_s_per_gib_sender": self.cpu_s_per_gib(&self.senders),
             "cpu_s_per_gib_receiver": self.cpu_s_per_gib(&self.readers),
             "peak_mib_sender": peak_mib(&self.senders), "peak_mib_receiver": peak_mib(&self.readers),
-            "origin_copies": copy_bytes.map(|copy| bytes(of_origin) / copy),
+            "origin_copies": copy_bytes.filter(|_| is_told).map(|copy| bytes(of_origin) / copy),
             "moved_copies": copy_bytes.map(|copy| bytes(moved) / copy),
             "moved_mib": copy_bytes.map(|_| mib(moved)),
             "extra_percent": moved_percent.filter(|_| is_whole).map(|percent| percent - 100.0),

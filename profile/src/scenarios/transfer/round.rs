@@ -3,7 +3,11 @@
 use blake3::Hash;
 
 use super::case::What;
-use super::{figures::Round, floor, stage::Stage};
+use super::{
+    figures::{Round, UNKNOWN},
+    floor,
+    stage::Stage,
+};
 use crate::node::{Moment, Sent};
 use crate::run::files::Change;
 use crate::scenarios::prelude::*;
@@ -134,7 +138,7 @@ fn describe(stage: &Stage, readers: &[Process], fetched: Vec<Downloads>, round: 
 }
 
 fn label_of(labels: &HashMap<String, String>, node: &str) -> String {
-    labels.get(node).cloned().unwrap_or_else(|| "unknown".to_owned())
+    labels.get(node).cloned().unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
 /// How many files of the readers are not what was published. Of one that failed, none is expected.

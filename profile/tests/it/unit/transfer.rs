@@ -66,6 +66,9 @@ fn figures_of_a_known_round_are_known() {
     }
     assert_eq!((row.median("moved_percent"), row.median("share_s")), (None, None));
     assert!(row.is_all_well());
+    let untold = Round { sources: vec![source(UNKNOWN, 1 << 30, false)], ..round() };
+    let row = Rounds { rounds: vec![untold], ..row };
+    assert_eq!((row.median("origin_copies"), row.median("moved_copies")), (None, Some(1.0)));
 }
 
 #[test]

@@ -33,6 +33,11 @@ impl Transfer {
         self.changed.notify_all();
     }
 
+    /// Number of sources that are still downloading.
+    pub(in crate::download::swarm) fn partial_sources(&self) -> u32 {
+        self.state.lock().schedule.partial_sources()
+    }
+
     pub(in crate::download::swarm) fn is_banned(&self, node: NodeId) -> bool {
         self.state.lock().report.corrupt_sources.contains(&node)
     }
