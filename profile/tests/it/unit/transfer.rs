@@ -66,7 +66,8 @@ fn figures_of_a_known_round_are_known() {
     }
     assert_eq!((row.median("moved_percent"), row.median("share_s")), (None, None));
     assert!(row.is_all_well());
-    let untold = Round { sources: vec![source(UNKNOWN, 1 << 30, false)], ..round() };
+    let sent = Sent { source: UNKNOWN.to_owned(), ..round().sources.remove(1) };
+    let untold = Round { sources: vec![sent], ..round() };
     let row = Rounds { rounds: vec![untold], ..row };
     assert_eq!((row.median("origin_copies"), row.median("moved_copies")), (None, Some(1.0)));
 }
