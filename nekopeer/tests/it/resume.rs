@@ -2,7 +2,9 @@
 
 use std::{
     fs::OpenOptions,
+    mem::take,
     os::unix::fs::{FileExt, MetadataExt},
+    sync::Mutex,
 };
 
 use crate::common::*;
@@ -16,15 +18,22 @@ fn goods(version: u64) -> Goods {
     Goods::new(1, "a", version, bytes(version, SIZE))
 }
 
-/// A holder that delivers a part of the first run requested and then does `then`; it refuses all others.
+/// A holder that delivers so much of the runs requested, ends within one and then does `then`; it refuses all others.
 async fn faltering(indexer: &IndexerHandle, goods: &Goods, then: Then) -> Holder {
-    let first = AtomicBool::new(true);
-    let script = move |goods: &Goods, request: &DataRequest| match request {
-        DataRequest::Get { .. } if first.swap(false, Ordering::Relaxed) => {
-            goods.honest(request).cut_to(DELIVERED + CHUNK_BYTES / 2).then(then)
+    let left = Mutex::new(DELIVERED + CHUNK_BYTES / 2);
+    let script = move |goods: &Goods, request: &DataRequest| {
+        let (mut left, asked) = (left.lock().unwrap(), goods.asked(request).len());
+        match request {
+            DataRequest::Get { .. } if *left == 0 => ScriptedReply::refusal(FetchRefusal::Unreadable),
+            DataRequest::Get { .. } if asked > *left => {
+                goods.honest(request).cut_to(take(&mut left)).then(then)
+            }
+            DataRequest::Get { .. } => {
+                *left -= asked;
+                goods.honest(request)
+            }
+            _ => goods.honest(request),
         }
-        DataRequest::Get { .. } => ScriptedReply::refusal(FetchRefusal::Unreadable),
-        _ => goods.honest(request),
     };
     goods.served(1, indexer.local_addr(), script).await
 }
