@@ -11,6 +11,8 @@ use crate::state::portions::Portions;
 const STEP: Duration = Duration::from_millis(10);
 /// How long a request takes to its source, and a reply to its reader: most of it in the queues of slow links.
 const DELAY: Duration = Duration::from_millis(300);
+/// How long it takes to connect, before there are queues.
+const CONNECTS_IN: Duration = Duration::from_millis(30);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 const ASKED_AHEAD: usize = 2;
 const CHUNK: u32 = 80 * 1024;
@@ -118,7 +120,7 @@ impl Crowd {
                 let none = Bitfield::with_capacity(self.chunks);
                 let offer = if *source == 0 { Availability::All } else { Availability::Some(none) };
                 schedule.offers(id(*source), offer);
-                schedule.opened(*stream, id(*source), Duration::from_millis(150), now);
+                schedule.opened(*stream, id(*source), CONNECTS_IN, now);
             } else if is_look
                 && *source > 0
                 && let Some(heard) = self.heard.front()

@@ -15,9 +15,11 @@ use super::{
 /// readers at once comes from the complete sources more than once.
 const LEASE_SECS_MIN: f64 = 0.05;
 const LEASE_SECS_MAX: f64 = 1.0;
-/// Bytes of a lease while the speed of the stream is unknown. What a crowd of readers asks one source for at first, none of
-/// them has before all of it is sent.
+/// Minimum bytes of a lease while the speed of the stream is unknown; the more, up to [`LEASE_BYTES_MIN`], the further its source
+/// is, as for 100 Mbit/s. What a crowd of readers asks one source for at first, none of them has before all of it is sent.
 const LEASE_BYTES_FIRST: u64 = 128 * 1024;
+/// Bytes for each second that it took to connect: three round trips.
+const FIRST_SPEED: f64 = 4.0 * 1024.0 * 1024.0;
 /// A portion is at least so many leases, unless they get shorter than this: others fetch the first of them meanwhile.
 const LEASES_OF_PORTION: u64 = 16;
 const LEASE_BYTES_OF_CROWD: u64 = 64 * 1024;
@@ -217,10 +219,12 @@ fn last_of(
 impl Stream {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and clamped")]
     fn lease_bytes(&self) -> u64 {
-        self.speed.map_or(LEASE_BYTES_FIRST, |speed| {
-            let secs = self.round_trips.as_secs_f64().clamp(LEASE_SECS_MIN, LEASE_SECS_MAX);
-            let most = LEASE_BYTES_MAX.min(LEASE_GROWS_BY * self.longest);
-            ((speed * secs) as u64).min(most).max(LEASE_BYTES_MIN)
-        })
+        let round_trips = self.round_trips.as_secs_f64();
+        let Some(speed) = self.speed else {
+            return ((FIRST_SPEED * round_trips) as u64).clamp(LEASE_BYTES_FIRST, LEASE_BYTES_MIN);
+        };
+        let secs = round_trips.clamp(LEASE_SECS_MIN, LEASE_SECS_MAX);
+        let most = LEASE_BYTES_MAX.min(LEASE_GROWS_BY * self.longest);
+        ((speed * secs) as u64).min(most).max(LEASE_BYTES_MIN)
     }
 }
