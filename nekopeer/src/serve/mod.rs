@@ -184,6 +184,7 @@ impl Uploads {
                     Ok(stream) => self.serve_data(stream.for_requests(), &connection.remote).await,
                     Err(error) => Err(error.into()),
                 };
+                self.portions.lock().left(&connection.remote.node);
                 if let Err(error) = served {
                     debug!(peer = %connection.remote.node.short(), %error, "data stream ended");
                 }

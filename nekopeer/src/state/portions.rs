@@ -8,7 +8,7 @@ use std::{
 
 use nekoproto::{ContentHash, NodeId, Portion};
 
-/// Time after its last request for which a reader has a portion.
+/// Time after its last request for which a reader has a portion, unless it [left](Portions::left): nobody else begins with that.
 const READS_FOR: Duration = Duration::from_secs(10);
 /// Maximum number of files that are read at a time, and of readers of one. Further ones are given no portion.
 const FILES_MAX: usize = 256;
@@ -40,6 +40,14 @@ impl Portions {
         readers.insert(reader, now);
         let place = u16::try_from(readers.range(..reader).count()).ok()?;
         Some(Portion { place, of: u16::try_from(readers.len()).ok()? })
+    }
+
+    /// A connection of `reader` ended: it has no portion until it asks over another one.
+    pub(crate) fn left(&mut self, reader: &NodeId) {
+        self.readers.retain(|_, readers| {
+            readers.remove(reader);
+            !readers.is_empty()
+        });
     }
 
     fn make_room(&mut self, now: Instant) {
@@ -81,6 +89,11 @@ mod tests {
         let later = u64::try_from(READS_FOR.as_millis()).unwrap();
         assert_eq!(asked(5, later), Portion { place: 0, of: 3 });
         assert_eq!(asked(5, later + 3), Portion::WHOLE);
+        asked(9, later + 4);
+        portions.left(&node(9));
+        assert_eq!(portions.asked(content(0), node(5), begin), Some(Portion::WHOLE));
+        portions.left(&node(5));
+        assert!(portions.readers.is_empty());
     }
 
     #[test]
