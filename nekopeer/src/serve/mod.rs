@@ -70,7 +70,7 @@ const IDLE_ALL_MAX: usize = 1024;
 const IDLE_FILES_PARTS: usize = 8;
 /// Bytes that a request counts in a turn, in addition to those sent.
 const REQUEST_COUNTS_AS: u64 = 16 * 1024;
-/// Minimum length of a reply with a portion, in bytes: a small file has none.
+/// Minimum length of a reply that counts its reader among those of the file, in bytes: most small files are shorter.
 const PORTIONED_FROM: u64 = 16 * 1024;
 /// Interval between looks at what the packer keeps open.
 const PACKER_LOOK_EVERY: Duration = Duration::from_secs(10);

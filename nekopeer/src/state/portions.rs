@@ -1,5 +1,5 @@
-//! Gives each reader of a file a portion of it to ask this holder for first: as many as read it now, in the order of their
-//! ids. So the holder sends a crowd about one copy, however few of the others each reader knows.
+//! [`Portions`]: splits a file evenly among the readers that ask this holder for it, by their ids. Each asks for its portion first,
+//! so that a crowd is sent about one copy, however few of the others each reader knows.
 
 use std::{
     collections::{BTreeMap, HashMap},
