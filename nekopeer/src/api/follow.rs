@@ -110,7 +110,7 @@ impl Api for Follow {
         let job = host.jobs.begin(JobKind::Follow, &names, texts.join(" "), false);
         let (events, endless) = (peer.events(), CancellationToken::new());
         for away in peer.indexers.away() {
-            answer.send(Reply::Note(format!("note: {away}"))).await?; // its event was before this command
+            answer.send(Reply::Event(away)).await?; // it was told before this command
         }
         let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
         let options = named::options(&wanted, &via, self.force);

@@ -32,7 +32,6 @@ use self::{call_back::Callers, session::Session};
 pub use self::{find::Found, search::Answer};
 use crate::{
     config::Config,
-    failure::Failure,
     library::{
         Library,
         events::{Event, unreached},
@@ -247,8 +246,8 @@ impl Indexers {
         self.sessions().for_each(|session| session.link.dial_again());
     }
 
-    /// Those that cannot be asked now, and why.
-    pub(crate) fn away(&self) -> Vec<Failure> {
+    /// That some are away now, and why, as it was told when they went.
+    pub(crate) fn away(&self) -> Vec<Event> {
         self.sessions().filter_map(Session::away).collect()
     }
 

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     failure::{Failure, FailureKind, Reason},
-    library::Library,
+    library::{Library, events::Event},
     serve::{Uploads, control::PeerControl},
     state::{
         liveness::{Liveness, SILENT_MAX},
@@ -263,10 +263,10 @@ impl Session {
         liveness.send_modify(|liveness| liveness.silent(asked_at));
     }
 
-    /// Why there is no connection to the indexer, if that is known.
-    pub(super) fn away(&self) -> Option<Failure> {
+    /// That there is no connection to the indexer, and why, if that is known.
+    pub(super) fn away(&self) -> Option<Event> {
         match &*self.link.watch().borrow() {
-            LinkState::Down(why) => Some(unreachable(self.addr(), &(&**why).into())),
+            LinkState::Down(why) => Some(Event::Away { indexer: self.addr(), why: (&**why).into() }),
             _ => None,
         }
     }

@@ -228,7 +228,7 @@ fn follow_says_why_no_indexer_can_be_asked_and_takes_a_name_that_becomes_a_folde
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     reader.done(&["get", "f"]);
     let alone = Home::with(&["--indexer", &nobody.to_string(), "--dir", &reader.text("")]);
-    alone.start(&["follow", "f"]).err_line(&format!("indexer {nobody} cannot be asked: "));
+    alone.start(&["follow", "f"]).err_line(&format!("indexer {nobody} is away, trying again: "));
     let mut following = reader.start_err(&["follow", "later"], "nobody shares later");
     origin.write("later/x", "x");
     origin.done(&["share", "later"]);
