@@ -153,3 +153,33 @@ fn terminated_sharer_first_ends_the_upload_to_a_slow_reader() {
     drop(stream);
     assert_eq!(sharer.wait().code, Some(0));
 }
+
+/// The portion of the file that `stream` is told to begin with, as it asks for some of it.
+fn portion_of(stream: &mut DataStream, request: &DataRequest) -> Portion {
+    stream.send(request).unwrap();
+    let granted = stream.receive::<DataReply>(Duration::from_secs(20)).unwrap().unwrap();
+    stream.receive_bytes(&mut vec![0; usize::try_from(granted.len).unwrap()]).unwrap();
+    granted.portion.unwrap()
+}
+
+#[test]
+fn readers_of_a_file_have_a_portion_each_until_they_leave() {
+    let (_indexers, home) = program::one_home();
+    let content = bytes(1, MIB);
+    let (mut sharer, addr) = sharing(&home, &content);
+    let some = all_of(ContentHash::from_bytes(*blake3::hash(&content).as_bytes()), CHUNK_BYTES as u64);
+    let runtime = Runtime::new().unwrap();
+    let mut readers = [100, 101, 102].map(|seed| runtime.block_on(data_stream(seed, addr)));
+    let grown = [0, 1, 2].map(|reader| portion_of(&mut readers[reader], &some).of);
+    assert_eq!(grown, [1, 2, 3]);
+    let [mut a, mut b, leaves] = readers;
+    let mut places = [portion_of(&mut a, &some), portion_of(&mut b, &some)].map(|portion| portion.place);
+    assert_ne!(places[0], places[1]);
+    drop(leaves);
+    let left = Instant::now();
+    program::until(&mut sharer, "the portion of who left", || portion_of(&mut a, &some).of == 2);
+    assert!(left.elapsed() < Duration::from_secs(8), "only as it asked no more: after {:?}", left.elapsed());
+    places = [portion_of(&mut a, &some), portion_of(&mut b, &some)].map(|portion| portion.place);
+    places.sort_unstable();
+    assert_eq!(places, [0, 1]);
+}

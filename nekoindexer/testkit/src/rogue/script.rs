@@ -76,6 +76,12 @@ impl ScriptedReply {
         Self { reply, pieces: Box::new(iter::once(Ok(head)).chain(self.pieces)), ..self }
     }
 
+    /// Tells the reader, if it is granted, which portion of the file to begin with.
+    pub fn with_portion(self, portion: Portion) -> Self {
+        let reply = self.reply.map(|grant| Grant { portion: Some(portion), ..grant });
+        Self { reply, ..self }
+    }
+
     /// Grants everything, and sends only the first `len` bytes.
     pub fn cut_to(mut self, len: usize) -> Self {
         let mut bytes: Vec<u8> = self.pieces.by_ref().flatten().flatten().collect();
