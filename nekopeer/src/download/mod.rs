@@ -307,8 +307,10 @@ impl Downloader {
                 work.progress.add_kept(record.size);
                 (record.clone(), path, SwarmReport::default(), true)
             }
-            Destination::Replaceable(stamp) => {
-                plan.landing.replaceable = stamp;
+            there => {
+                if let Destination::Replaceable(stamp) = there {
+                    plan.landing.replaceable = stamp;
+                }
                 let (entry, report) = self.obtain(plan, work).await?;
                 if is_told {
                     self.library.tell(Event::RolledBack { name, version: entry.record.version });

@@ -27,6 +27,7 @@ use crate::{
     failure::{Failure, Reason},
     library::Library,
     serve::partial_files::PartialFile,
+    sets,
     state::{choice::Target, schedule::Order},
     storage::catalogue::{Entry, StoredCopy},
     util::clock,
@@ -234,7 +235,7 @@ fn finish(
     let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
     let entry = copy_entry(record.clone(), origin_addr, stamp, path);
     let copy = StoredCopy { entry, manifest: encoded.to_vec(), outboard };
-    put_in_place(catalogue, vec![Complete { copy, partial, manifest: &chunks, landing, stop }])
-        .remove(0)
-        .map(Ok)
+    let complete = vec![Complete { copy, partial, manifest: &chunks, landing, stop }];
+    let put = || put_in_place(catalogue, complete).remove(0).map(Ok);
+    sets::put_where_other_kind_was(library, record, landing.output.as_deref(), put)
 }

@@ -7,6 +7,7 @@
 mod error;
 mod fold;
 mod index;
+mod other_kind;
 mod replaced;
 mod stage;
 mod standing;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::{
     error::is_folder,
     fold::{Fingerprint, fingerprint},
+    other_kind::{makes_way, put_where_other_kind_was},
     standing::{check_place, remove_folder},
 };
 use self::{

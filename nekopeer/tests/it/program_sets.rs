@@ -190,3 +190,40 @@ fn folder_that_was_replaced_stays_for_who_has_it_open_whatever_process_comes_nex
     assert_eq!(tree(&held), before);
     assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
 }
+
+#[test]
+fn file_becomes_a_set_and_back_where_nobody_changed_the_copy() {
+    let (_indexers, origin, reader, _sharing) = sharing("app", "a file");
+    let next = |words: &[&str]| {
+        origin.done(&["unshare", "app"]);
+        origin.done(&[&["share"], words].concat());
+    };
+    let (set, file) = (["--set", "build", "app"], ["--name", "app", "build/one"]);
+    origin.write("build/one", "1");
+    reader.gets("app", "a file");
+    next(&set);
+    reader.done(&["get", "app"]);
+    assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
+    next(&file);
+    reader.gets("app", "1");
+    let mut following = reader.start_out(&["follow", "app"], "app is at version");
+    next(&set);
+    let is_set = || fs::read(reader.path("app/one")).is_ok_and(|bytes| bytes == b"1");
+    until(&mut following, "the set", is_set);
+    next(&file);
+    until(&mut following, "the file", || fs::read(reader.path("app")).is_ok_and(|bytes| bytes == b"1"));
+    following.interrupt();
+    let left = |folder: &str| fs::read_dir(reader.path(".neko").join(folder)).map_or(0, Iterator::count);
+    assert_eq!((left("sets"), left("trees")), (0, 0), "nothing of the set is left");
+    // What the user changed stays.
+    reader.write("app", "mine");
+    next(&set);
+    reader.run(&["get", "app"]).failed_with(3, &["app is no folder", "remove it"]);
+    assert_eq!(reader.read("app"), b"mine");
+    fs::remove_file(reader.path("app")).unwrap();
+    reader.done(&["get", "app"]);
+    reader.write("app/two", "mine");
+    next(&file);
+    reader.run(&["get", "app"]).failed_with(3, &["app is a folder", "remove it"]);
+    assert_eq!(reader.read("app/two"), b"mine");
+}

@@ -31,6 +31,8 @@ pub(crate) enum Destination {
     UpToDate(PathBuf),
     /// Nothing, or a file that may be replaced, identified by its stamp.
     Replaceable(Option<Stamp>),
+    /// A file where a set is to come, or the reverse, which [makes way](sets::makes_way).
+    OtherKind,
 }
 
 impl Downloader {
@@ -86,10 +88,18 @@ pub(crate) fn destination(
 ) -> Result<Destination, Failure> {
     output.map_or(Ok(()), make_said_folder)?;
     library.settle_placing(&record.name)?;
+    let place = place_in(folders, library, record, output)?;
+    let refuse_too_large = || {
+        let partial = place.partial_path(&library.data_dir, &record.name);
+        if force { Ok(()) } else { refuse_too_large(place.path(), &partial, record.size) }
+    };
+    let held = library.catalogue.get(&record.name);
+    if held.as_ref().is_some_and(|held| sets::makes_way(library, held, record, output)) {
+        return refuse_too_large().map(|()| Destination::OtherKind);
+    }
     if record.policy.is_set() {
         sets::check_place(library, &record.name, output, force)?;
     }
-    let place = place_in(folders, library, record, output)?;
     let stamp = match place.stamp() {
         // Where files were dropped, their folders are left.
         Err(_) if output.is_none() => {
@@ -98,12 +108,10 @@ pub(crate) fn destination(
         }
         stamp => stamp?,
     };
-    let held = library.catalogue.get(&record.name);
     let known = held.as_ref().filter(|entry| entry.path == place.path());
     let unchanged = known.filter(|entry| Some(entry.stamp) == stamp);
-    if !force && unchanged.is_none_or(|entry| entry.record != *record) {
-        let partial = place.partial_path(&library.data_dir, &record.name);
-        refuse_too_large(place.path(), &partial, record.size)?;
+    if unchanged.is_none_or(|entry| entry.record != *record) {
+        refuse_too_large()?;
     }
     match unchanged {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),

@@ -280,6 +280,7 @@ impl Downloads {
                     let stop = self.stop(&target.record.name);
                     small.push(Small { target, manifest, encoded, landing, stop });
                 }
+                Ok(Destination::OtherKind) => large.push(target),
                 Err(error) => self.ended(&target.record.name, Err(error)),
             }
         }

@@ -40,6 +40,8 @@ const LEFT_FOR: Duration = Duration::from_secs(5);
 const BRINGS_FOR: Duration = Duration::from_secs(2);
 /// A leased chunk is fetched a second time if that saves at least this time, in seconds.
 const WORTH_SECS: f64 = 0.1;
+/// Speed that a stream is taken to have until it delivered something, in bytes per second.
+const SPEED_UNKNOWN: f64 = 256.0 * 1024.0;
 
 pub(super) fn pick(
     ledger: &Ledger,
@@ -171,7 +173,7 @@ fn to_take_over(
     if !ledger.missing.is_clear() || !own.leased.is_empty() {
         return None; // not the end: other streams fetch what this source lacks
     }
-    let own_speed = own.speed.unwrap_or(LEASE_BYTES_FIRST as f64);
+    let own_speed = own.speed.unwrap_or(SPEED_UNKNOWN);
     let others = ledger.streams.iter().filter(|(id, other)| **id != own_id && other.has_a_speed(now));
     let mut late: Vec<(f64, &Stream)> = others
         .map(|(_, other)| (other.seconds_left(now, own_speed), other))
