@@ -64,7 +64,7 @@ pub(super) async fn run(
         }
     }
     let text = if command.api().about().takes_input { INTERRUPTED_INPUT } else { INTERRUPTED };
-    let is_told = !command.api().about().is_endless;
+    let is_told = !command.api().about().is_endless && reached.refusal().is_none(); // the caller tells that
     let ending = async {
         if is_told {
             let failure = Failure::with(FailureKind::Cancelled, text);

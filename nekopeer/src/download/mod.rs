@@ -283,6 +283,7 @@ impl Downloader {
                 Ok(later) if later.record.origin == record.origin && later.record.replaces(&record) => {
                     plan = Plan::new(later, work.options.output.clone());
                 }
+                Err(later) if later.reason == Reason::Withdrawn => return Err(later),
                 _ => return Err(failure),
             }
         }

@@ -81,7 +81,8 @@ impl Downloader {
                 Some(Ok(other)) if other.record.content == record.content => target = other,
                 _ => return Err(failure),
             }
-            target.sources.retain(|source| !wishes.without.contains(&source.node.tag()));
+            // Those that are still downloading were looked for, and asked, while the attempt went on.
+            target.sources.retain(|source| !source.partial && !wishes.without.contains(&source.node.tag()));
             if !target.record.same_file(&record) {
                 target.record = record.clone(); // that of the origin that was chosen
             }

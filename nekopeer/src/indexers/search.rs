@@ -37,6 +37,8 @@ use crate::{
 
 /// Round trips that the longest answer takes over a new connection, which sends twice as much in each, and 14 KB in the first.
 const ANSWER_ROUND_TRIPS: u32 = 4;
+/// Time for the first attempt to connect: a little more than it takes at most, as it then says why it failed.
+const TRIED_WITHIN: Duration = HANDSHAKE_TIMEOUT.saturating_add(Duration::from_secs(1));
 /// Calls under way at once, of those that one search for many names takes.
 const CALLS_AT_ONCE: usize = 8;
 /// Lists in which one indexer is asked for a batch of names: an answer has room for four of the longest replies.
@@ -95,7 +97,7 @@ impl Asked<'_> {
         let began = Instant::now();
         let (client, remote) = match self {
             Self::Session(session) => {
-                let asked = session.asked_within(HANDSHAKE_TIMEOUT).await;
+                let asked = session.asked_within(TRIED_WITHIN).await;
                 asked.ok_or_else(|| self.unreachable(session.why_away()))?
             }
             Self::Via(Connected { remote, client, .. }) => (client.clone(), *remote),

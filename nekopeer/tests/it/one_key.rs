@@ -22,6 +22,21 @@ fn is_refused(running: Running) {
     assert!(ended.err.iter().any(is_said), "{ended:?}");
 }
 
+/// What comes slowly is under way when the key is refused.
+#[test]
+fn download_with_a_key_that_runs_prints_one_object_and_the_cause() {
+    let (indexers, origin, reader) = two_homes();
+    origin.write("f", bytes(1, 32 * MIB));
+    let _sharing = origin.share(&["f", "--limit-up", "1MB"]);
+    let _serving = reader.serve(&[]);
+    let copy = cloned(&reader, &indexers);
+    let ended = copy.start(&["--json", "get", "f"]).wait();
+    let [object] = &ended.out[..] else { panic!("{ended:?}") };
+    let message = serde_json::from_str::<Value>(object).unwrap()["error"]["message"].clone();
+    assert!(message.as_str().unwrap().starts_with("this key has been running at "), "{ended:?}");
+    assert_eq!(ended.code, Some(3));
+}
+
 #[test]
 fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
     let (indexers, from, to, first) = sharing("a", "first");

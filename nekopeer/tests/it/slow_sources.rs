@@ -48,6 +48,46 @@ async fn sole_holder_that_trickles_is_given_up() {
     }
 }
 
+/// Method: the only source has a half of the file. Both readers have it then, and ask each other.
+#[testkit::test(multi_thread)]
+async fn readers_whose_source_is_gone_give_up_once_nothing_came_for_the_time_that_is_said() {
+    let indexer = indexer(&[]).await;
+    let goods = Goods::new(1, "a", 1, bytes(1, 16 * MIB));
+    let half = goods.bytes.len() as u64 / 2;
+    let script = move |goods: &Goods, request: &DataRequest| match request {
+        DataRequest::Get { ranges, .. } if ranges.iter().any(|range| range.offset + range.len > half) => {
+            ScriptedReply::refusal(FetchRefusal::NotShared)
+        }
+        request => goods.honest(request),
+    };
+    let _gone = goods.served(1, indexer.local_addr(), script).await;
+    let folders = [Folder::new(), Folder::new()];
+    let read = folders.each_ref().map(async |folder| {
+        let reader = Node::registered(folder.config(&[indexer.local_addr()])).await;
+        gives_up(&reader, Duration::from_secs(35)).await
+    });
+    for why in futures::future::join_all(read).await {
+        assert!(why.contains("% of it did not come"), "{why}");
+    }
+}
+
+/// Method: it refuses the first request only; beside it is one that hardly sends.
+#[testkit::test]
+async fn source_that_shares_the_file_again_is_asked_again() {
+    let (indexer, [(to, reader)]) = network().await;
+    let goods = Goods::new(1, "a", 1, bytes(1, MIB));
+    let shares = AtomicBool::new(false);
+    let script = move |goods: &Goods, request: &DataRequest| match request {
+        DataRequest::Get { .. } if !shares.swap(true, Ordering::SeqCst) => {
+            ScriptedReply::refusal(FetchRefusal::NotShared)
+        }
+        request => goods.honest(request),
+    };
+    let _again = goods.served(1, indexer.local_addr(), script).await;
+    let _slow = goods.served(2, indexer.local_addr(), data_trickles).await;
+    reader.gets(&to, "a", &goods.bytes).await;
+}
+
 #[testkit::test]
 async fn holder_that_trickles_is_not_waited_for_when_another_is_there() {
     for trickles in [data_trickles, manifest_trickles] {

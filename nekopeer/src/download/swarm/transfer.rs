@@ -4,7 +4,7 @@ mod report;
 mod sources;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::SocketAddr,
     ops::Range,
     sync::{
@@ -76,6 +76,8 @@ struct TransferState {
     /// It is paused: nothing is fetched.
     suspended: bool,
     silence: Silence,
+    /// Sources that do not share the file; what an indexer lists again may share it again.
+    refused: HashSet<NodeId>,
     /// All addresses of sources, and whether a source was named at another one since that was looked at.
     addrs: HashMap<NodeId, Vec<SocketAddr>>,
     has_elsewhere: bool,
@@ -121,6 +123,7 @@ impl Transfer {
                 ended: false,
                 suspended: false,
                 silence: Silence::default(),
+                refused: HashSet::new(),
                 addrs: HashMap::new(),
                 has_elsewhere: false,
             }),

@@ -62,9 +62,10 @@ enum Requesting {
 }
 
 /// Works until all is fetched, the source has no wanted chunk, or the download ends. The connection to the origin is kept if
-/// nothing is under way on it.
-pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<(), FetchError> {
-    let Some(id) = transfer.opened(holder.node, &source) else { return Ok(()) };
+/// nothing is under way on it. Returns whether it is to be connected anew: this side closed the connection meanwhile, for which
+/// the source is not to blame.
+pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<bool, FetchError> {
+    let Some(id) = transfer.opened(holder.node, &source) else { return Ok(false) };
     let verifier = Verifier::new(transfer.assembly.outboard().cloned(), transfer.size());
     let mut worker = StreamWorker {
         transfer,
@@ -90,7 +91,10 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
     if is_open && matches!(worked, Ok(StreamEnd::Quiet)) && holder.node == transfer.record.origin {
         transfer.keeps(worker.source);
     }
-    worked.map(|_| ())
+    match worked {
+        Err(FetchError::Stream(_) | FetchError::Connect(_)) if !is_open => Ok(true),
+        worked => worked.map(|_| false),
+    }
 }
 
 enum StreamEnd {

@@ -26,6 +26,9 @@ impl Transfer {
         let mut state = self.state.lock();
         state.addrs.entry(holder.node).or_default().push(holder.addr);
         state.schedule.offers(holder.node, offer);
+        if state.refused.remove(&holder.node) {
+            state.schedule.forgive(|source| source == holder.node);
+        }
     }
 
     pub(in crate::download::swarm) fn offers_now(&self, node: NodeId, offer: Availability) {
@@ -64,7 +67,7 @@ impl Transfer {
     pub(in crate::download::swarm) fn leave_stale(&self, has_moved: bool) {
         let mut state = self.state.lock();
         if std::mem::take(&mut state.has_elsewhere) || has_moved {
-            state.open.values().for_each(HangUp::now);
+            std::mem::take(&mut state.open).values().for_each(HangUp::now);
         }
     }
 
@@ -98,6 +101,9 @@ impl Transfer {
             if error.is_final() {
                 state.schedule.ban(holder.node);
             }
+            if let FetchError::Refused(_) = error {
+                state.refused.insert(holder.node);
+            }
             // A busy source is dropped without a strike; a later search finds it again.
             error.is_final() || error.is_busy() || state.schedule.strike(holder.node)
         };
@@ -129,7 +135,7 @@ impl Transfer {
         self.changed.notify_all();
     }
 
-    /// Forgets a connection. Whether it is still open: the end of the download closes those that are at work.
+    /// Forgets a connection. Whether this side did not close it before, as it does at the end of the download, or to connect anew.
     pub(in crate::download::swarm) fn closed(&self, stream: StreamId) -> bool {
         let was_open = {
             let mut state = self.state.lock();
