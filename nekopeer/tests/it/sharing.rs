@@ -110,29 +110,26 @@ async fn is_listed_and_serves(serves_downloads_only: bool) {
     eventually(gone).await;
 }
 
+/// Method: the source gives it the second half. What it asked for before it was told so is of the first, and little.
 #[testkit::test]
 async fn reader_begins_with_the_portion_that_its_source_gives_it() {
     let (indexer, [(to, reader)]) = network().await;
-    let goods = Goods::new(1, "a", 1, bytes(1, 16 * MIB));
+    let goods = Goods::new(1, "a", 1, bytes(1, 6 * MIB));
     let script = |goods: &Goods, request: &DataRequest| {
         goods.honest(request).with_portion(Portion { place: 1, of: 2 })
     };
     let mut holder = goods.served(1, indexer.local_addr(), script).await;
     reader.gets(&to, "a", &goods.bytes).await;
     let half = goods.bytes.len() as u64 / 2;
-    let asked = std::iter::from_fn(|| holder.asked.try_recv().ok());
-    let ranges: Vec<_> = asked
-        .filter_map(|request| match request {
-            DataRequest::Get { ranges, .. } => Some(ranges.to_vec()),
-            _ => None,
-        })
-        .flatten()
-        .collect();
-    let at = |offset: u64| {
-        ranges.iter().position(|range| (range.offset..range.offset + range.len).contains(&offset))
-    };
-    assert!(at(half) < at(half - 1), "{ranges:?}");
-    assert!(at(goods.bytes.len() as u64 - 1) < at(half - 1), "{ranges:?}");
+    let asked = std::iter::from_fn(|| holder.asked.try_recv().ok()).filter_map(|request| match request {
+        DataRequest::Get { ranges, .. } => Some(ranges.to_vec()),
+        _ => None,
+    });
+    let asked: Vec<_> = asked.flatten().collect();
+    let last = asked.iter().rposition(|range| range.offset >= half).unwrap();
+    let of_first = asked[..last].iter().filter(|range| range.offset < half).map(|range| range.len);
+    let before = of_first.sum::<u64>();
+    assert!(before < half / 2, "{before} bytes of the first half before all of the second: {asked:?}");
 }
 
 #[testkit::test]

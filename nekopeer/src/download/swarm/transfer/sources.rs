@@ -121,7 +121,6 @@ impl Transfer {
         }
         state.schedule.opened(stream, node, source.round_trips(), now);
         state.open.insert(stream, source.hang_up());
-        state.report.is_origins_failure &= node != self.record.origin;
         Some(stream)
     }
 
