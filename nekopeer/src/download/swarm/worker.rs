@@ -61,11 +61,17 @@ enum Requesting {
     Draining,
 }
 
+/// How the work on one connection ended, where the source is not to blame.
+pub(super) enum Worked {
+    Done,
+    /// This side closed the connection meanwhile, to connect anew.
+    Left,
+}
+
 /// Works until all is fetched, the source has no wanted chunk, or the download ends. The connection to the origin is kept if
-/// nothing is under way on it. Returns whether it is to be connected anew: this side closed the connection meanwhile, for which
-/// the source is not to blame.
-pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<bool, FetchError> {
-    let Some(id) = transfer.opened(holder.node, &source) else { return Ok(false) };
+/// nothing is under way on it.
+pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<Worked, FetchError> {
+    let Some(id) = transfer.opened(holder.node, &source) else { return Ok(Worked::Done) };
     let verifier = Verifier::new(transfer.assembly.outboard().cloned(), transfer.size());
     let mut worker = StreamWorker {
         transfer,
@@ -92,8 +98,8 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         transfer.keeps(worker.source);
     }
     match worked {
-        Err(FetchError::Stream(_) | FetchError::Connect(_)) if !is_open => Ok(true),
-        worked => worked.map(|_| false),
+        Err(FetchError::Stream(_) | FetchError::Connect(_)) if !is_open => Ok(Worked::Left),
+        worked => worked.map(|_| Worked::Done),
     }
 }
 
