@@ -1,5 +1,5 @@
-//! A name that is a file in one version and a set in the next: removes the unchanged copy before once the next is complete, as
-//! neither takes the place of the other in one step.
+//! Removes the unchanged file where a set of the same name comes, or the set's folder where a file comes, once that is complete:
+//! neither is renamed over the other in one step.
 
 use std::{fs, path::Path};
 

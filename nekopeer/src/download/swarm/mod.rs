@@ -30,7 +30,7 @@ pub(super) use self::transfer::SwarmReport;
 use self::{
     source::{FetchError, Source},
     transfer::{Transfer, Transferred},
-    worker::Worked,
+    worker::StreamEnd,
 };
 use super::{
     Downloader,
@@ -362,8 +362,8 @@ async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Opti
             return holder.node; // the connection was closed by the end of the download, or by a pause
         }
         let failed = match worked {
-            Ok(Worked::Done) => return holder.node,
-            Ok(Worked::Left) => None,
+            Ok(StreamEnd::Left) => None,
+            Ok(StreamEnd::Quiet | StreamEnd::Midway) => return holder.node,
             Err(FetchError::Stream(_)) if was_kept => continue, // it was closed while nothing was asked for
             Err(error) => Some(error),
         };

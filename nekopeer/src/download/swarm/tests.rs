@@ -1,4 +1,4 @@
-//! A source that this side leaves for a moment is not blamed.
+//! Where this machine moved, a download closes its connections and dials anew, and counts no strike against the sources.
 
 use std::sync::Arc;
 

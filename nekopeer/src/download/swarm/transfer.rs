@@ -76,7 +76,7 @@ struct TransferState {
     /// It is paused: nothing is fetched.
     suspended: bool,
     silence: Silence,
-    /// Sources that do not share the file; what an indexer lists again may share it again.
+    /// Sources that refused a request, as who shares the file no more: one that an indexer lists again is asked again.
     refused: HashSet<NodeId>,
     /// All addresses of sources, and whether a source was named at another one since that was looked at.
     addrs: HashMap<NodeId, Vec<SocketAddr>>,

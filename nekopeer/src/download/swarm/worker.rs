@@ -61,17 +61,10 @@ enum Requesting {
     Draining,
 }
 
-/// How the work on one connection ended, where the source is not to blame.
-pub(super) enum Worked {
-    Done,
-    /// This side closed the connection meanwhile, to connect anew.
-    Left,
-}
-
 /// Works until all is fetched, the source has no wanted chunk, or the download ends. The connection to the origin is kept if
 /// nothing is under way on it.
-pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<Worked, FetchError> {
-    let Some(id) = transfer.opened(holder.node, &source) else { return Ok(Worked::Done) };
+pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<StreamEnd, FetchError> {
+    let Some(id) = transfer.opened(holder.node, &source) else { return Ok(StreamEnd::Quiet) };
     let verifier = Verifier::new(transfer.assembly.outboard().cloned(), transfer.size());
     let mut worker = StreamWorker {
         transfer,
@@ -98,16 +91,19 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         transfer.keeps(worker.source);
     }
     match worked {
-        Err(FetchError::Stream(_) | FetchError::Connect(_)) if !is_open => Ok(Worked::Left),
-        worked => worked.map(|_| Worked::Done),
+        Err(FetchError::Stream(_) | FetchError::Connect(_)) if !is_open => Ok(StreamEnd::Left),
+        worked => worked,
     }
 }
 
-enum StreamEnd {
+/// How the work on a connection ended, where the source is not to blame.
+pub(super) enum StreamEnd {
     /// Every reply came.
     Quiet,
     /// Bytes are under way that are not wanted.
     Midway,
+    /// This side closed the connection meanwhile, to connect anew.
+    Left,
 }
 
 struct StreamWorker<'a> {
