@@ -7,11 +7,15 @@ use tokio::net::TcpSocket;
 
 pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
+/// The peers of this test kit do not renew: what they registered lasts as long as a test does on a busy machine.
+const LEASE: Duration = Duration::from_secs(3600);
+
 pub fn config(security: Security, neighbors: &[SocketAddr]) -> Config {
     Config {
         listen: ANY_PORT,
         neighbors: neighbors.iter().copied().map(Into::into).collect(),
         security,
+        lease: LEASE,
         ..Config::default()
     }
 }

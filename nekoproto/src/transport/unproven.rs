@@ -11,7 +11,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::sleep,
+};
 
 use super::error::ConnectError;
 use crate::values::NodeId;
@@ -30,7 +33,7 @@ pub(super) struct Unproven(Mutex<HashMap<SocketAddr, Arc<Address>>>);
 
 #[derive(Debug)]
 struct Address {
-    /// A place for each connection before the key is proven; others wait.
+    /// A place for each connection before the key is proven, open or failed; others wait.
     places: Semaphore,
     seen: Mutex<Seen>,
 }
@@ -65,12 +68,31 @@ impl Unproven {
 }
 
 impl Address {
-    fn is_left_alone(&self, now: Instant) -> bool {
+    fn failed(&self, now: Instant) -> usize {
         let mut seen = self.seen.lock();
         if now.saturating_duration_since(seen.last) >= LEFT_ALONE_FOR {
             seen.failed = 0;
         }
-        seen.failed >= UNPROVEN_MAX
+        seen.failed
+    }
+
+    fn is_left_alone(&self, now: Instant) -> bool {
+        self.failed(now) >= UNPROVEN_MAX
+    }
+
+    /// Room for one more connection, once those that are open and those that failed leave it; none if it is left alone.
+    async fn place(&self) -> Option<SemaphorePermit<'_>> {
+        loop {
+            let failed = self.failed(Instant::now());
+            if failed >= UNPROVEN_MAX {
+                return None;
+            }
+            let places = u32::try_from(1 + failed).unwrap_or(u32::MAX);
+            let place = self.places.acquire_many(places).await.ok()?; // it is never closed
+            if self.failed(Instant::now()) <= failed {
+                return Some(place);
+            }
+        }
     }
 
     fn is_of(&self, node: NodeId) -> bool {
@@ -110,13 +132,13 @@ impl Unproven {
         loop {
             let place = match address.is_of(node) {
                 true => None,
-                false => address.places.acquire().await.ok(), // it is never closed
+                false => address.place().await,
             };
             if address.is_of(node) {
                 drop(place);
                 return dial(true).await;
             }
-            if address.is_left_alone(Instant::now()) {
+            if place.is_none() {
                 return Err(reset.unwrap_or(ConnectError::LeftAlone(addr)));
             }
             let mut failing = Failing(Some(&address));
@@ -135,5 +157,31 @@ impl Unproven {
             }
             sleep(RESET_PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+    use crate::identity::Identity;
+
+    /// Goal: a connection that was reset is not made again while another is open whose end is not known.
+    #[tokio::test(start_paused = true)]
+    async fn a_reset_connection_counts_beside_one_that_is_open() {
+        let (unproven, dialed) = (Unproven::default(), AtomicUsize::new(0));
+        let (addr, node) = ("127.0.0.1:7".parse().unwrap(), Identity::from_seed(&[1; 32]).id());
+        let dial = async |for_ms| {
+            let failing = |_| async {
+                dialed.fetch_add(1, Relaxed);
+                sleep(Duration::from_millis(for_ms)).await;
+                Err::<(), _>(ConnectError::Handshake(std::io::ErrorKind::ConnectionReset.into()))
+            };
+            unproven.guard(addr, node, failing).await.unwrap_err()
+        };
+        let (slow, quick) = tokio::join!(dial(5_000), dial(1));
+        assert!(slow.is_reset() && quick.is_reset(), "{slow}; {quick}");
+        assert_eq!(dialed.load(Relaxed), UNPROVEN_MAX);
     }
 }
