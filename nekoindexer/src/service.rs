@@ -8,11 +8,11 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    Answers, CallBack, Covered, FileName, FindReply, FindRequest, Hit, IndexerAddr, IndexerService,
-    InvalidateRequest, LeaseReply, List, ListedHolder, ListedRecord, MsgId, Names, QueryAllRequest,
-    QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, Via,
+    Answers, CallBack, Covered, FindReply, FindRequest, Hit, IndexerAddr, IndexerService, InvalidateRequest,
+    LeaseReply, List, ListedHolder, ListedRecord, MsgId, Names, QueryAllRequest, QueryReply, QueryRequest,
+    Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, Via,
     budget::site_of,
-    indexer::{AnswersRoom, answers},
+    indexer::AnswersRoom,
     limits::TTL_MAX,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
@@ -30,12 +30,7 @@ use crate::{
     neighbors::channel::Channel,
     probe, query,
     shared::Shared,
-    state::{
-        caller::Caller,
-        index::{Asked, Session},
-        merge::Merge,
-        seen::MessageKey,
-    },
+    state::{caller::Caller, index::Session, merge::Merge, seen::MessageKey},
 };
 
 /// Queries of one call that are in flight at once.
@@ -63,7 +58,7 @@ impl Service {
         }
     }
 
-    fn found<'a>(&self, asked: impl Into<Asked<'a>>, now: Instant) -> QueryReply {
+    fn found(&self, asked: &QueryRequest, now: Instant) -> QueryReply {
         let reply = Merge::new(self.shared.state.index.lookup(asked, now)).finish();
         self.shared.counters.answered_alone(&self.shared.counters.searches, now);
         reply
@@ -84,10 +79,6 @@ impl Service {
             Hit { record, holders }
         };
         List::first_of(hits.into_iter().map(told))
-    }
-
-    fn told_reply(&self, reply: QueryReply) -> QueryReply {
-        QueryReply { hits: self.told(reply.hits), ..reply }
     }
 
     fn lease(&self, session: &Session) -> LeaseReply {
@@ -143,10 +134,17 @@ impl Service {
         self.channel.as_ref().is_some_and(|channel| said || !channel.is_trusted())
     }
 
-    /// A query as it is known among indexers.
-    fn taken(&self, query: QueryRequest) -> QueryRequest {
-        let from_guest = self.is_from_guest(query.from_guest);
-        QueryRequest { msg_id: self.caller.id_of(query.msg_id), from_guest, ..query }
+    /// Answers a query: from the own index, or by what the indexers in reach know.
+    async fn answer(&self, context: Context, query: QueryRequest) -> Result<QueryReply, Refusal> {
+        let reply = match query.ttl_hops == 0 && !query.trace && self.remote.role == Role::Peer {
+            true => self.found(&query, Instant::now()), // no copy of it goes anywhere
+            false => {
+                let from_guest = self.is_from_guest(query.from_guest);
+                let query = QueryRequest { msg_id: self.caller.id_of(query.msg_id), from_guest, ..query };
+                query::answer(&self.shared, &self.caller, context.deadline, query).await?
+            }
+        };
+        Ok(QueryReply { hits: self.told(reply.hits), ..reply })
     }
 
     /// Room to tell of newer versions.
@@ -242,22 +240,8 @@ impl IndexerService for Service {
         Ok(self.lease(self.session()?))
     }
 
-    async fn search(self, _: Context, name: FileName) -> Result<QueryReply, Refusal> {
-        Ok(self.told_reply(self.found(&name, Instant::now())))
-    }
-
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
-        if request.ttl_hops == 0 && !request.trace && self.remote.role == Role::Peer {
-            return Ok(self.told_reply(self.found(&request, Instant::now()))); // no copy of it goes anywhere
-        }
-        let request = self.taken(request);
-        let reply = query::answer(&self.shared, &self.caller, context.deadline, request).await?;
-        Ok(self.told_reply(reply))
-    }
-
-    async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
-        let now = Instant::now();
-        Ok(answers(names.iter().map(|name| self.told_reply(self.found(name, now)))))
+        self.answer(context, request).await
     }
 
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
@@ -265,7 +249,7 @@ impl IndexerService for Service {
         let _turn = turn.map_err(|_| Refusal::Busy)?; // it is never closed
         let answer = async |query| {
             yield_now().await; // others have their turn between two
-            match query::answer(&self.shared, &self.caller, context.deadline, self.taken(query)).await {
+            match self.answer(context, query).await {
                 // The other queries of the call are still answered.
                 Err(Refusal::Busy) => Ok(QueryReply::default()),
                 answer => answer,
@@ -274,7 +258,7 @@ impl IndexerService for Service {
         let mut room = AnswersRoom::default();
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
         // What does not fit the answer is not kept until the last of them is there.
-        let all = all.map_ok(|reply| room.fit(self.told_reply(reply))).try_collect::<Vec<_>>().await?;
+        let all = all.map_ok(|reply| room.fit(reply)).try_collect::<Vec<_>>().await?;
         Ok(Answers::first_of(all))
     }
 

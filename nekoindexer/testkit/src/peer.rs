@@ -12,7 +12,7 @@ use crate::{
         raw::{ATTACKER, dial},
     },
     service,
-    values::{identity, name, patient, query, registration},
+    values::{identity, name, patient, registration},
 };
 
 /// A connected peer. Dropping it closes its connection.
@@ -90,18 +90,13 @@ impl Peer {
         self.client.register(patient(), registration(records)).await.unwrap().unwrap()
     }
 
-    /// Asks its indexer alone.
-    pub async fn search(&self, text: &str) -> QueryReply {
-        self.search_for(name(text)).await
-    }
-
-    /// Asks its indexer alone.
-    pub async fn search_for(&self, name: FileName) -> QueryReply {
-        self.client.search(patient(), name).await.unwrap().unwrap()
-    }
-
     pub async fn query(&self, text: &str, ttl_hops: u8) -> QueryReply {
-        self.client.query(patient(), query(text, ttl_hops)).await.unwrap().unwrap()
+        self.query_for(name(text), ttl_hops).await
+    }
+
+    pub async fn query_for(&self, name: FileName, ttl_hops: u8) -> QueryReply {
+        let request = QueryRequest::new(MsgId::random(), name, ttl_hops);
+        self.client.query(patient(), request).await.unwrap().unwrap()
     }
 
     pub async fn is_told(&mut self) -> Vec<(String, u64)> {

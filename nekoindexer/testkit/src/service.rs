@@ -31,7 +31,7 @@ macro_rules! service {
 
 service! {
     indexer, IndexerServiceRequest, IndexerServiceResponse:
-    Register Deregister Renew Search Query Invalidate Summarize SearchAll QueryAll DeregisterAll Find CallBack Probe
+    Register Deregister Renew Query Invalidate Summarize QueryAll DeregisterAll Find CallBack Probe
 }
 
 service! {

@@ -55,5 +55,5 @@ async fn connections_that_nobody_waits_for_are_closed(security: Security) {
         }
     }
     let peer = holder(1, &indexer, security).await;
-    assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
+    assert_eq!(hits(&peer.query("a", 0).await), [(1, nodes([1]))]);
 }

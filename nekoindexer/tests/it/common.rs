@@ -76,5 +76,5 @@ pub(crate) fn invalidation(
 /// A query for the names `a-0`, `a-1`.., as many as fit, if `text` is `a`.
 pub(crate) fn query_all(text: &str, ttl_hops: u8) -> QueryAllRequest {
     let names = Names::first_of((0..BATCH_MAX).map(|n| name(&format!("{text}-{n}"))));
-    QueryAllRequest { msg_id: MsgId::random(), names, ttl_hops }
+    QueryAllRequest::new(names, ttl_hops)
 }

@@ -182,7 +182,7 @@ async fn scans_beyond_their_places_are_refused_and_lookups_are_not() {
     }
     let refused = eventually(async || {
         let asking = (0..300).map(|_| peer.client.find(patient(), find(&["*x*y*z"], 0, None, 9)));
-        let (answers, hit) = tokio::join!(join_all(asking), peer.search("d/0-0.bin"));
+        let (answers, hit) = tokio::join!(join_all(asking), peer.query("d/0-0.bin", 0));
         assert_eq!(hit.hits.len(), 1);
         let count = |is: fn(&Result<FindReply, Refusal>) -> bool| {
             answers.iter().filter(|answer| answer.as_ref().is_ok_and(is)).count()

@@ -67,7 +67,7 @@ async fn nobody_invalidates_the_file_of_another(security: Security) {
     assert_eq!(invalidate(forged(ATTACKER, ORIGIN, "a", 9)).await, Err(Refusal::Forged));
     invalidate(record(ATTACKER, "a", 9)).await.unwrap();
     attacker.register([record(ATTACKER, "a", 10)]).await;
-    assert_eq!(hits(&copy.search("a").await), [(10, nodes([ATTACKER])), (1, nodes([ORIGIN, 2]))]);
+    assert_eq!(hits(&copy.query("a", 0).await), [(10, nodes([ATTACKER])), (1, nodes([ORIGIN, 2]))]);
 
     // What the origin says is the first thing that the holder hears.
     origin.register([record(ORIGIN, "a", 2)]).await;
@@ -125,7 +125,7 @@ async fn one_peer_cannot_fill_a_name_and_an_origin_is_found_among_many() {
     let origins = 2000..2003 + u16::try_from(HITS_MAX).unwrap();
     let reply = attacker.register(origins.clone().map(|origin| record(origin, "a", 1))).await;
     assert_eq!((reply.unlisted.len(), reply.lease.names), (0, 1));
-    assert_eq!(attacker.search("a").await.hits.len(), 1, "a node holds one file under a name");
+    assert_eq!(attacker.query("a", 0).await.hits.len(), 1, "a node holds one file under a name");
     let mut peers = Vec::new();
     for origin in origins.chain([ORIGIN]) {
         let peer = Peer::join(origin, indexer.local_addr(), Security::Tls).await;
@@ -184,7 +184,7 @@ async fn garbage_and_silence_leave_the_others_served(security: Security) {
     for (length, body) in [(too_long, vec![]), (u32::MAX, vec![0; 4096]), (5, vec![0xff; 5]), (0, vec![])] {
         for role in [Role::Peer, Role::Indexer] {
             discard(attack(role, &[&length.to_be_bytes(), &body[..]].concat()).await).await;
-            assert_eq!(hits(&peer.search("a").await), [(1, nodes([ORIGIN]))], "{length}");
+            assert_eq!(hits(&peer.query("a", 0).await), [(1, nodes([ORIGIN]))], "{length}");
         }
     }
     // One that announces a frame and never sends it holds up nobody either.

@@ -32,7 +32,7 @@ async fn what_nodes_do_is_counted() {
     for _ in 0..2 {
         asker.client.query(patient(), twice.clone()).await.unwrap().unwrap();
     }
-    asker.search("b").await;
+    asker.query("b", 0).await;
 
     let found = metrics(addr).await;
     let cases = [
@@ -126,7 +126,7 @@ async fn events_bring_new_figures_each_second() {
     let next =
         |mut client: http::Client| tokio::task::spawn_blocking(move || (client.event("figures"), client));
     let (first, client) = next(client).await.unwrap();
-    asker.search("b").await;
+    asker.query("b", 0).await;
     let (second, _) = next(client).await.unwrap();
     assert_eq!(json!([first["queries"], second["queries"]]), json!([0, 1]));
     assert!(second["queries_per_s"].as_f64().unwrap() > 0.0);

@@ -45,12 +45,12 @@ async fn holders_leave_with_their_leases_and_stay_while_they_renew() {
         renewals.tick().await;
         for (peer, text) in [(&stays, "stays"), (&returns, "returns")] {
             assert_eq!(renewed(peer).await, 1, "{text}");
-            let reply = peer.search(text).await;
+            let reply = peer.query(text, 0).await;
             assert_eq!(reply.hits[0].at(), [peer.holder.unwrap()], "{text} after {:?}", began.elapsed());
         }
         for (gone, text) in gone.iter_mut().zip(["silent", "lost"]) {
             let looked_at = began.elapsed();
-            let reply = stays.search(text).await;
+            let reply = stays.query(text, 0).await;
             assert!(reply.complete);
             if reply.hits.is_empty() {
                 gone.get_or_insert(looked_at);
@@ -86,7 +86,7 @@ async fn registering_again_changes_nothing() {
         let reply = peer.register([record(ORIGIN, "a", 1), record(ORIGIN, "a", 1)]).await;
         assert_eq!((reply.unlisted.len(), reply.newer.len(), reply.lease.names), (0, 0, 1));
     }
-    assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
+    assert_eq!(hits(&peer.query("a", 0).await), [(1, nodes([1]))]);
     assert_eq!(indexer.names(), 1);
 }
 
@@ -100,8 +100,8 @@ async fn withdrawal_acts_on_the_caller_alone(security: Security) {
     let names = Names::first_of(["a", "never registered"].map(name));
     for (n, left) in [(0, vec![(1, nodes([2]))]), (1, vec![])] {
         peers[n].client.deregister(patient(), names.clone()).await.unwrap().unwrap();
-        assert_eq!(hits(&peers[0].search("a").await), left);
-        assert_eq!(hits(&peers[0].search("b").await), [(1, nodes([1, 2]))]);
+        assert_eq!(hits(&peers[0].query("a", 0).await), left);
+        assert_eq!(hits(&peers[0].query("b", 0).await), [(1, nodes([1, 2]))]);
         assert_eq!(renewed(&peers[n]).await, 1);
     }
     assert_eq!(indexer.names(), 1);
@@ -118,7 +118,7 @@ async fn who_does_not_listen_or_is_no_peer_is_no_holder(security: Security) {
         assert_eq!(node.client.renew(patient()).await.unwrap(), Err(refusal));
         let withdrawing = node.client.deregister(patient(), Names::first_of([name("a")]));
         assert_eq!(withdrawing.await.unwrap(), Err(refusal));
-        assert!(node.search("a").await.hits.is_empty(), "it may still ask");
+        assert!(node.query("a", 0).await.hits.is_empty(), "it may still ask");
     }
     assert_eq!(indexer.names(), 0);
 }
@@ -136,7 +136,7 @@ async fn a_peer_that_leaves_takes_all_its_registrations_and_nobody_elses() {
         assert_eq!(indexer.names(), many);
         leaver.client.deregister_all(patient()).await.unwrap().unwrap();
         assert_eq!(indexer.names(), 1);
-        assert_eq!(hits(&stayer.search("f0").await), [(1, nodes([2]))]);
+        assert_eq!(hits(&stayer.query("f0", 0).await), [(1, nodes([2]))]);
         assert_eq!(renewed(&leaver).await, 0, "it may register anew, and does so next");
     }
 }

@@ -57,17 +57,14 @@ async fn many_names_in_one_call_are_answered_as_one_by_one(security: Security) {
     };
     let texts: Vec<String> = (0..BATCH_MAX).map(text).collect();
     let names = || Names::first_of(texts.iter().map(|text| name(text)));
-    let request = |ttl_hops| QueryAllRequest { msg_id: MsgId::random(), names: names(), ttl_hops };
+    let request = |ttl_hops| QueryAllRequest::new(names(), ttl_hops);
     for ttl_hops in [0, 3] {
         let found = peers[0].client.query_all(patient(), request(ttl_hops)).await.unwrap().unwrap();
-        let own = peers[0].client.search_all(patient(), names()).await.unwrap().unwrap();
-        assert_eq!((found.len(), own.len()), (BATCH_MAX, BATCH_MAX));
-        for ((text, found), own) in texts.iter().zip(found).zip(own) {
-            let (found, own) = (found.unwrap(), own.unwrap());
-            let (alone, search) = (peers[0].query(text, ttl_hops).await, peers[0].search(text).await);
+        assert_eq!(found.len(), BATCH_MAX);
+        for (text, found) in texts.iter().zip(found) {
+            let (found, alone) = (found.unwrap(), peers[0].query(text, ttl_hops).await);
             assert_eq!((hits(&found), found.complete), (hits(&alone), alone.complete), "{text}");
             assert_eq!(found.messages, alone.messages, "{text}");
-            assert_eq!((hits(&own), own.complete), (hits(&search), search.complete), "{text}");
         }
     }
     let refused = peers[0].client.query_all(patient(), request(TTL_MAX + 1)).await.unwrap();
@@ -85,7 +82,7 @@ async fn holder_that_comes_by_ipv4_to_all_addresses_is_listed_by_ipv4(security: 
     peer.register([record(ORIGIN, "a", 1)]).await;
     let listens_at = peer.holder.unwrap().addr;
     let other = Peer::join(2, far.local_addr(), security).await;
-    for reply in [peer.search("a").await, other.query("a", 1).await] {
+    for reply in [peer.query("a", 0).await, other.query("a", 1).await] {
         assert_eq!(reply.hits[0].holders[0].node.addrs(), [listens_at], "at 127.0.0.1");
     }
 }
@@ -112,11 +109,11 @@ async fn at_its_last_hop_a_query_goes_only_to_who_may_have_the_name(security: Se
 }
 
 #[testkit::test]
-async fn search_asks_no_neighbor() {
+async fn query_of_no_hops_asks_no_neighbor() {
     let mut neighbor = Fake::begin(500, CLEAR, Habit::Says(QueryReply::default()));
     let indexer = connected(CLEAR, &[neighbor.addr]).await;
     let peer = holder(1, &indexer, CLEAR).await;
-    assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
+    assert_eq!(hits(&peer.query("a", 0).await), [(1, nodes([1]))]);
     assert_eq!(hits(&peer.query("b", 1).await), []);
     let (_, request) = neighbor.asked.recv().await.unwrap();
     assert_eq!(request.name.as_str(), "b", "the search went to the neighbor");

@@ -24,7 +24,7 @@ async fn honest(addr: SocketAddr) -> Peer {
 }
 
 async fn is_served(peer: &Peer) {
-    assert_eq!(hits(&peer.search("a").await), [(1, nodes([ORIGIN]))]);
+    assert_eq!(hits(&peer.query("a", 0).await), [(1, nodes([ORIGIN]))]);
 }
 
 fn memory_is_bounded(running: &Running) {

@@ -49,11 +49,11 @@ async fn names_past_a_share_are_told_and_nobody_else_notices() {
     assert!((1500..2800).contains(&listed), "a third of the budget holds {listed}");
     // The frame in which they come is on the same account: near the limit it decides which are left out.
     assert!((0..listed / 2).all(|n| !unlisted.contains(&long_name(n))), "the first ones are listed");
-    assert_eq!(greedy.search_for(long_name(0)).await.hits.len(), 1);
-    assert_eq!(greedy.search_for(unlisted[0].clone()).await.hits.len(), 0);
+    assert_eq!(greedy.query_for(long_name(0), 0).await.hits.len(), 1);
+    assert_eq!(greedy.query_for(unlisted[0].clone(), 0).await.hits.len(), 0);
     assert!(honest.register([record(HONEST, "after", 1)]).await.unlisted.is_empty());
     for name in ["before", "after"] {
-        assert_eq!(hits(&greedy.search(name).await), [(1, nodes([HONEST]))]);
+        assert_eq!(hits(&greedy.query(name, 0).await), [(1, nodes([HONEST]))]);
     }
     // Frames of any size are read when no further name fits.
     let mut numbers = 6000..;
@@ -80,7 +80,7 @@ async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
     // One of four is gone: three of them fit, and the honest one.
     let left = eventually(async || Some(indexer.names()).filter(|names| *names < 3 * 2100)).await;
     assert!(left > 3000, "{left} names are left");
-    assert_eq!(hits(&honest.search("mine").await), [(1, nodes([HONEST]))]);
+    assert_eq!(hits(&honest.query("mine", 0).await), [(1, nodes([HONEST]))]);
     assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty());
 }
 
@@ -100,7 +100,7 @@ async fn keys_of_one_address_throw_out_nobody_at_another() {
     }
     assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty(), "it is connected");
     for n in [0, 700, 1499] {
-        assert_eq!(honest.search_for(long_name(n)).await.hits.len(), 1);
+        assert_eq!(honest.query_for(long_name(n), 0).await.hits.len(), 1);
     }
 }
 

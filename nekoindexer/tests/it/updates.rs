@@ -24,7 +24,7 @@ async fn newer_version_reaches_holders_two_hops_away_over_their_own_connection(s
         assert_eq!(peer.is_told().await, told("a", 2));
         assert_eq!(hits(&peer.query("a", 2).await), [(2, nodes([ORIGIN]))]);
     }
-    assert_eq!(hits(&far.search("a").await), []);
+    assert_eq!(hits(&far.query("a", 0).await), []);
 
     far.register([record(ORIGIN, "a", 2)]).await;
     assert_eq!(hits(&near.query("a", 2).await), [(2, nodes([ORIGIN, 3]))]);
@@ -197,7 +197,7 @@ async fn full_batch_of_the_longest_names_is_registered_found_and_announced(secur
     let reply = holder.register(batch(1)).await;
     assert_eq!((reply.unlisted.len(), reply.lease.names as usize), (0, BATCH_MAX));
     assert_eq!(indexers[1].names(), BATCH_MAX);
-    assert_eq!(hits(&holder.search_for(long_name(BATCH_MAX - 1)).await), [(1, nodes([2]))]);
+    assert_eq!(hits(&holder.query_for(long_name(BATCH_MAX - 1), 0).await), [(1, nodes([2]))]);
 
     let origin = Peer::join(ORIGIN, indexers[0].local_addr(), security).await;
     origin.register(batch(2)).await;

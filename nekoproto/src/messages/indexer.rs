@@ -39,8 +39,6 @@ pub trait IndexerService {
     async fn deregister(names: Names) -> Result<(), Refusal>;
     /// Renews the caller's lease on everything that it registered on this connection.
     async fn renew() -> Result<LeaseReply, Refusal>;
-    /// What this indexer itself knows about a name.
-    async fn search(name: FileName) -> Result<QueryReply, Refusal>;
     /// What the indexers in reach know about a name, and on request which way the query went.
     async fn query(request: QueryRequest) -> Result<QueryReply, Refusal>;
     /// Newer versions exist. The signed records are the proof, whoever sends them.
@@ -48,8 +46,6 @@ pub trait IndexerService {
     /// Between neighbors: which names the caller has. Without changes it is a heartbeat; the answer is the heartbeat of the
     /// other direction.
     async fn summarize(news: SummaryNews) -> Result<SummaryReply, Refusal>;
-    /// What this indexer itself knows about many names.
-    async fn search_all(names: Names) -> Result<Answers, Refusal>;
     /// What the indexers in reach know about many names.
     async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
     /// The caller no longer offers anything that it registered on this connection; a neighbor is told to end.
@@ -162,19 +158,18 @@ pub struct QueryAllRequest {
 }
 
 impl QueryAllRequest {
+    /// A new query for each of `names`.
+    #[must_use]
+    pub fn new(names: Names, ttl_hops: u8) -> Self {
+        Self { msg_id: MsgId::random(), names, ttl_hops }
+    }
+
     /// The query for each name.
     pub fn queries(self) -> impl Iterator<Item = QueryRequest> {
         let Self { msg_id, names, ttl_hops } = self;
         let query = move |(n, name)| QueryRequest::new(msg_id.nth(n), name, ttl_hops);
         (0..).zip(names).map(query)
     }
-}
-
-/// As many of `replies` as fit one frame; the others become `None`.
-#[must_use]
-pub fn answers(replies: impl IntoIterator<Item = QueryReply>) -> Answers {
-    let mut room = AnswersRoom::default();
-    Answers::first_of(replies.into_iter().map(|reply| room.fit(reply)))
 }
 
 /// What is left of a frame for further answers.
@@ -195,7 +190,7 @@ impl AnswersRoom {
     }
 }
 
-/// The result of a query or a search.
+/// The result of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryReply {
     /// One entry for each origin, with its newest known version.

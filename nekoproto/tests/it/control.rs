@@ -68,7 +68,7 @@ async fn a_deadline_set_in_a_long_turn_is_kept(security: Security) {
     let _running = [tokio::spawn(indexer), tokio::spawn(driver)];
     calls_work(&client).await;
     long_turns.store(2, Ordering::Relaxed);
-    let late = client.search(call_within(Duration::from_millis(200)), name("wait")).await.unwrap_err();
+    let late = client.query(call_within(Duration::from_millis(200)), query("wait")).await.unwrap_err();
     assert!(matches!(late, RpcError::DeadlineExceeded), "{late}");
     assert_eq!(long_turns.load(Ordering::Relaxed), 0, "the deadline was set in a long turn");
 }
@@ -77,7 +77,8 @@ async fn a_deadline_set_in_a_long_turn_is_kept(security: Security) {
 async fn answers_to_many_names_fill_a_frame_and_the_rest_is_to_be_asked_for_again(security: Security) {
     let pair = pair(security).await;
     let asked = (0..12).map(|n| name(if n == 0 || n == 11 { "abc" } else { "big" }));
-    let answers = pair.to_indexer.search_all(patient(), List::first_of(asked)).await.unwrap().unwrap();
+    let request = QueryAllRequest::new(List::first_of(asked), 0);
+    let answers = pair.to_indexer.query_all(patient(), request).await.unwrap().unwrap();
     let fits = answers.iter().filter(|answer| **answer == Some(big_reply())).count();
     assert!((3..5).contains(&fits), "{fits} replies counted as 140 KB in 512 KB");
     assert_eq!(answers.iter().filter(|answer| answer.is_none()).count(), 10 - fits);
@@ -93,11 +94,11 @@ async fn crowd_of_calls_both_ways_is_answered_each_with_its_own_answer(security:
         let client = pair.to_indexer.clone();
         async move {
             if n % 50 == 0 {
-                let big = client.search(patient(), name("big")).await.unwrap().unwrap();
+                let big = client.query(patient(), query("big")).await.unwrap().unwrap();
                 assert!(big == big_reply(), "call {n}");
             } else {
                 let text = "n".repeat(1 + n as usize % 200);
-                let found = client.search(patient(), name(&text)).await.unwrap();
+                let found = client.query(patient(), query(&text)).await.unwrap();
                 assert_eq!(found, Ok(reply(1 + n % 200)), "call {n}");
             }
         }
@@ -136,7 +137,7 @@ async fn longest_deadline_is_served_and_the_connection_lives_on(security: Securi
     let with_deadline = |id, deadline_ms, text| ToIndexer::Request {
         id,
         deadline_ms,
-        call: Ask::Search { name: name(text) },
+        call: Ask::Query { request: query(text) },
     };
     wire.write([with_deadline(0, u32::MAX, "wait")]).await;
     assert_eq!(events.recv().await, Some(Event::Waiting));
@@ -156,13 +157,13 @@ async fn a_handler_may_drive_another_connection_itself(security: Security) {
     let (to_indexer, peer) = open_as_peer(dialed, Peer::new().0);
     let (_, indexer) = open_as_indexer(accepted, service);
     let _running = [tokio::spawn(peer), tokio::spawn(indexer)];
-    assert_eq!(to_indexer.search(patient(), name("nested")).await.unwrap(), Ok(reply(0)));
+    assert_eq!(to_indexer.query(patient(), query("nested")).await.unwrap(), Ok(reply(0)));
 }
 
 #[testkit::test]
 async fn panic_of_a_handler_is_answered_at_once_and_the_connection_works_on(security: Security) {
     let pair = pair(security).await;
-    let failed = pair.to_indexer.search(patient(), name("panic")).await;
+    let failed = pair.to_indexer.query(patient(), query("panic")).await;
     assert!(matches!(failed, Err(RpcError::Server(_))), "{failed:?}");
     calls_work(&pair.to_indexer).await;
     assert_eq!(pair.to_peer.confirm(patient(), List::new()).await.unwrap(), Ok(List::new()));
@@ -173,7 +174,7 @@ async fn surplus_of_requests_is_answered_busy_and_the_rest_is_served(security: S
     const SURPLUS: u64 = 50;
     let limit = REQUESTS_IN_FLIGHT_MAX as u64;
     let (mut wire, mut events) = by_hand(security).await;
-    wire.search(0..limit + SURPLUS, "wait").await;
+    wire.asks(0..limit + SURPLUS, "wait").await;
     for id in limit..limit + SURPLUS {
         reads(&mut wire.io, &ToPeer::Response { id, answer: Err(Fault::Busy) }).await;
     }
@@ -190,7 +191,7 @@ async fn surplus_of_requests_is_answered_busy_and_the_rest_is_served(security: S
 #[testkit::test]
 async fn repeated_request_id_is_answered_once(security: Security) {
     let (mut wire, mut events) = by_hand(security).await;
-    wire.search([5, 5], "wait").await;
+    wire.asks([5, 5], "wait").await;
     wire.is_served(6).await;
     assert_eq!(events.recv().await, Some(Event::Waiting));
     assert!(events.try_recv().is_err(), "a second handler for the same call");
@@ -200,7 +201,7 @@ async fn repeated_request_id_is_answered_once(security: Security) {
 async fn dropped_call_cancels_its_handler_at_the_other_end(security: Security) {
     let Pair { to_indexer, mut events, to_peer: _to_peer, .. } = pair(security).await;
     let client = to_indexer.clone();
-    let call = tokio::spawn(async move { client.search(patient(), name("wait")).await });
+    let call = tokio::spawn(async move { client.query(patient(), query("wait")).await });
     assert_eq!(events.recv().await, Some(Event::Waiting));
     call.abort();
     let aborted = Instant::now();
@@ -212,7 +213,7 @@ async fn dropped_call_cancels_its_handler_at_the_other_end(security: Security) {
 #[testkit::test]
 async fn lost_connection_ends_both_drivers_their_calls_and_their_handlers(security: Security) {
     let Pair { to_indexer, to_peer, mut events, peer, indexer } = pair(security).await;
-    let waiting = tokio::spawn(async move { to_indexer.search(patient(), name("wait")).await });
+    let waiting = tokio::spawn(async move { to_indexer.query(patient(), query("wait")).await });
     assert_eq!(events.recv().await, Some(Event::Waiting));
     peer.abort();
     let lost = waiting.await.unwrap();
@@ -226,7 +227,7 @@ async fn lost_connection_ends_both_drivers_their_calls_and_their_handlers(securi
 #[testkit::test]
 async fn lost_connection_of_a_node_that_never_called_ends_its_handlers_too(security: Security) {
     let (mut wire, mut events) = by_hand(security).await;
-    wire.search([1], "wait").await;
+    wire.asks([1], "wait").await;
     assert_eq!(events.recv().await, Some(Event::Waiting));
     drop(wire.io);
     assert_eq!(events.recv().await, Some(Event::Dropped));
@@ -246,7 +247,7 @@ async fn burst_of_one_kind_does_not_bury_the_message_behind_it(security: Securit
     for burst in [1, 127, 128, 129, 300] {
         let unasked = |id| ToIndexer::Response { id, answer: Err(Fault::Busy) };
         let answers = (0..burst).map(|n| unasked(1_000_000 + n));
-        wire.write(answers.chain([search(1, "abc")])).await;
+        wire.write(answers.chain([asking(1, "abc")])).await;
         wire.answers(1, 3).await;
     }
     for burst in [1, 127, 128, 129, 300] {
@@ -256,7 +257,7 @@ async fn burst_of_one_kind_does_not_bury_the_message_behind_it(security: Securit
         let request = wire.next().await;
         let ToPeer::Request { id, deadline_ms: 60_000, call: came } = request else { panic!("{request:?}") };
         assert!(matches!(&came, AskPeer::Invalidate { records } if records.is_empty()), "{came:?}");
-        wire.write((0..burst).map(|n| search(n, "abc")).chain([acknowledged(id)])).await;
+        wire.write((0..burst).map(|n| asking(n, "abc")).chain([acknowledged(id)])).await;
         assert_eq!(call.await.unwrap().unwrap(), Ok(()));
         let mut bodies = BTreeSet::new(); // in any order
         for _ in 0..burst {
@@ -308,7 +309,7 @@ async fn call_past_its_deadline_fails_is_cancelled_and_its_late_answer_ignored(s
 async fn flood_of_one_who_does_not_read_is_answered_busy_in_the_end(security: Security) {
     let (mut wire, _events) = by_hand(security).await;
     let asked = 2 * REQUESTS_IN_FLIGHT_MAX as u64;
-    wire.search(0..asked, "long").await;
+    wire.asks(0..asked, "long").await;
     for _ in 0..2 * asked {
         tokio::task::yield_now().await; // the other end reads all of them, in slices, on this thread
     }

@@ -21,7 +21,7 @@ async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much(security: S
     let mut greedy = Vec::new();
     for seed in 0..GREEDY {
         let mut wire = site.by_hand(3 + seed, service.clone()).await;
-        wire.search(0..REQUESTS, "work").await;
+        wire.asks(0..REQUESTS, "work").await;
         greedy.push(wire);
     }
     worked.recv().await.unwrap();

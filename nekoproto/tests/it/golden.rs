@@ -153,7 +153,6 @@ fn calls(pins: &mut Pins) {
     pins.call("deregister", Ask::Deregister { names: names.clone() });
     pins.call("deregister all", Ask::DeregisterAll {});
     pins.call("renew", Ask::Renew {});
-    pins.call("search", Ask::Search { name: name("a") });
     pins.call("query", Ask::Query { request: query.clone() });
     let origin = IdDigits::try_from("8a".to_owned()).ok();
     let wishes = QueryRequest { origin, without: List::first_of([node(2).tag()]), ..query };
@@ -162,7 +161,6 @@ fn calls(pins: &mut Pins) {
     pins.call("call back", Ask::CallBack { request });
     let request = InvalidateRequest { msg_id: MSG_ID, records, ttl_hops: 2, covered, from_guest: true };
     pins.call("invalidate", Ask::Invalidate { request });
-    pins.call("search for many", Ask::SearchAll { names: names.clone() });
     let request = QueryAllRequest { msg_id: MSG_ID, names, ttl_hops: 3 };
     pins.call("query for many", Ask::QueryAll { request });
     let search = Search {
@@ -213,13 +211,13 @@ fn answers(pins: &mut Pins) {
     pins.answer("registered", Answer::Register(Ok(RegisterReply { lease, newer, unlisted })));
     pins.answer("deregistered", Answer::Deregister(Ok(())));
     pins.answer("renewed", Answer::Renew(Ok(lease)));
-    pins.answer("found", Answer::Search(Ok(found())));
+    pins.answer("found", Answer::Query(Ok(found())));
     pins.answer("nothing", Answer::Query(Ok(QueryReply::default())));
     pins.answer("invalidated", Answer::Invalidate(Ok(())));
     let reply = SummaryReply { clock_ms: 300, is_taken: true, confirms: 7 };
     pins.answer("summaries taken", Answer::Summarize(Ok(reply)));
     let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
-    pins.answer("answers", Answer::SearchAll(Ok(none_and_nothing)));
+    pins.answer("answers", Answer::QueryAll(Ok(none_and_nothing)));
     let hits = List::first_of(found().hits);
     let answered = List::first_of([node(1).tag()]);
     let silent = List::first_of([NodeTag::of_addr(at().addrs()[0])]);
@@ -329,8 +327,9 @@ fn frames_are_small() {
         pinned(&mut pins);
         (pins.0.trim().rsplit(' ').next().unwrap().len()) / 2
     };
-    assert_eq!(len(&|pins| pins.call("search", Ask::Search { name: name("a") })), 8);
-    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Search(Ok(QueryReply::default())))), 10);
+    let query = QueryRequest::new(MSG_ID, name("a"), 3);
+    assert_eq!(len(&|pins| pins.call("query", Ask::Query { request: query.clone() })), 31);
+    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Query(Ok(QueryReply::default())))), 10);
     assert_eq!(len(&|pins| pins.pin("record", &record())), 193);
     assert_eq!(len(&|pins| pins.pin("holder", &ListedHolder::new(at()))), 45);
     let longest = (60_000..=u16::MAX).map(|port| SocketAddr::from(([u16::MAX; 8], port)));

@@ -91,7 +91,7 @@ async fn server_that_is_not_there_at_start_is_found_and_after_its_loss_its_succe
 
     server.end().await;
     linked.down().await;
-    client.search(patient(), name("abc")).await.unwrap_err();
+    client.query(patient(), query("abc")).await.unwrap_err();
 
     let _server = Server::begin(3, addr, security); // not the same node: the address counts
     calls_work(&linked.up(3).await).await;
@@ -118,7 +118,7 @@ async fn question_goes_with_the_hello_and_a_refusal_is_told() {
     let mut state = link.watch();
     link.tried_early().await;
     if let Some((client, _)) = link.early_client() {
-        client.search(patient(), name("abc")).await.unwrap_err();
+        client.query(patient(), query("abc")).await.unwrap_err();
     }
     let refused = state.wait_for(|state| matches!(state, LinkState::Down(_))).await.unwrap().clone();
     let LinkState::Down(why) = refused else { unreachable!("it was waited for") };
@@ -135,7 +135,7 @@ async fn link_that_dials_again_has_a_client_all_the_time(security: Security) {
     server.clients.recv().await.unwrap();
     linked.link.dial_again();
     server.clients.recv().await.unwrap();
-    while before.search(patient(), name("abc")).await.is_ok() {} // until the old one is closed
+    while before.query(patient(), query("abc")).await.is_ok() {} // until the old one is closed
     calls_work(&linked.up(2).await).await;
 }
 
@@ -167,7 +167,7 @@ async fn link_comes_back_although_calls_were_in_flight_both_ways(security: Secur
     let mut server = Server::begin(2, addr, security);
     let mut linked = Linked::begin(addr, security);
     let client = linked.up(2).await;
-    let up = tokio::spawn(async move { client.search(patient(), name("wait")).await });
+    let up = tokio::spawn(async move { client.query(patient(), query("wait")).await });
     assert_eq!(server.events.recv().await, Some(Event::Waiting));
     let client = server.clients.recv().await.unwrap();
     let asked = List::first_of([held(name("wait"), 1)]);
@@ -189,7 +189,7 @@ async fn link_that_is_stopped_ends_its_connection(security: Security) {
     let mut server = Server::begin(2, addr, security);
     let mut linked = Linked::begin(addr, security);
     let client = linked.up(2).await;
-    let waiting = tokio::spawn(async move { client.search(patient(), name("wait")).await });
+    let waiting = tokio::spawn(async move { client.query(patient(), query("wait")).await });
     assert_eq!(server.events.recv().await, Some(Event::Waiting));
 
     drop(linked.stop);

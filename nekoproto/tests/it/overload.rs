@@ -34,7 +34,7 @@ async fn frame_that_is_not_finished_is_counted_and_ends_its_connection_in_time(s
 async fn frame_under_way_when_the_time_of_an_earlier_one_is_over_is_served(security: Security) {
     let mut site = Site::indexer(security);
     let mut wire = site.by_hand(3, Indexer::new().0).await;
-    let [first, second] = [1, 2].map(|id| frames::frame(&search(id, "abc")).unwrap());
+    let [first, second] = [1, 2].map(|id| frames::frame(&asking(id, "abc")).unwrap());
     // The other end sees what has come, and the second frame has that much longer than the first.
     let a_moment = async || {
         let began = Instant::now();
@@ -69,7 +69,8 @@ async fn frame_in_pieces_is_served_and_its_room_given_back(security: Security) {
     let mut site = Site::indexer(security);
     let mut wire = site.by_hand(3, Indexer::new().0).await;
     let names = List::first_of((0..100).map(|n| name(&format!("{n}/{}", "x".repeat(250)))));
-    let request = ToIndexer::Request { id: 7, deadline_ms: 60_000, call: Ask::SearchAll { names } };
+    let call = Ask::QueryAll { request: QueryAllRequest::new(names, 0) };
+    let request = ToIndexer::Request { id: 7, deadline_ms: 60_000, call };
     for piece in frames::frame(&request).unwrap().chunks(3001) {
         let (first, second) = piece.split_at(piece.len().min(2));
         for part in [first, second] {
@@ -92,7 +93,7 @@ async fn answers_that_come_at_once_and_are_not_read_are_bounded(security: Securi
     let (service, mut events) = Indexer::new();
     let mut wire = site.by_hand(3, service.clone()).await;
     let mut other = site.by_hand(1, Indexer::new().0).await;
-    wire.search(0..ASKED, "late").await;
+    wire.asks(0..ASKED, "late").await;
     for _ in 0..ASKED {
         assert_eq!(events.recv().await, Some(Event::Waiting));
     }
@@ -115,7 +116,7 @@ async fn who_asks_on_and_never_reads_is_closed_and_others_are_served(security: S
     let mut site = Site::indexer(security);
     let Wire { mut io, driver, .. } = site.by_hand(3, Indexer::new().0).await;
     let mut other = site.by_hand(1, Indexer::new().0).await;
-    let frames: Vec<u8> = (0..1000).flat_map(|id| frames::frame(&search(id, "long")).unwrap()).collect();
+    let frames: Vec<u8> = (0..1000).flat_map(|id| frames::frame(&asking(id, "long")).unwrap()).collect();
     // It is closed in the end, whatever fits the buffers of the system.
     while io.write_all(&frames).await.is_ok() && io.flush().await.is_ok() {
         other.is_served(1).await;

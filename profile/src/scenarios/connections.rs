@@ -1,5 +1,6 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
+use crate::cluster::request;
 use crate::scenarios::prelude::*;
 
 const CONNECTING_AT_ONCE: usize = 64;
@@ -102,8 +103,8 @@ async fn connect(peers: usize, net: &Net) -> Result<Vec<Client>> {
 
 async fn look_up(client: &Client, record: &SignedRecord) -> Result<(Duration, QueryReply)> {
     let sent = Instant::now();
-    let name: FileName = record.unverified().name.clone();
-    let reply = client.calls.search(call_until(sent + ANSWER_WITHIN), name).await??;
+    let request = request(&record.unverified().name, 0);
+    let reply = client.calls.query(call_until(sent + ANSWER_WITHIN), request).await??;
     Ok((sent.elapsed(), reply))
 }
 

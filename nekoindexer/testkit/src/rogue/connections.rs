@@ -71,8 +71,7 @@ pub(super) async fn ids(order: &'static Order) -> Result<(), RogueError> {
 
 pub(super) async fn work(order: &'static Order, count: usize) -> Result<(), RogueError> {
     let names: Names = List::first_of((0..BATCH_MAX).filter_map(|n| made_up("work", n, 0)));
-    let request =
-        move || QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: TTL_HOPS };
+    let request = move || QueryAllRequest::new(names.clone(), TTL_HOPS);
     busy(order, count, move || IndexerServiceRequest::QueryAll { request: request() }).await
 }
 
@@ -96,15 +95,16 @@ pub(super) async fn unread(order: &'static Order, count: usize) -> Result<(), Ro
     let (origin, all) = (registered.endpoint.identity(), 0..BATCH_MAX);
     registered.register(made_up_records(origin, "unread", all.clone(), LONG_NAME_BYTES)?).await?;
     let names: Names = List::first_of(all.filter_map(|n| made_up("unread", n, LONG_NAME_BYTES)));
+    let request = QueryAllRequest::new(names, 0);
     crowd(count, AGAIN_AFTER, move |_| {
-        let names = names.clone();
+        let request = request.clone();
         let read = async |mut answers: ReadHalf<NodeIo>| {
             let mut some = vec![0; READS_BYTES];
             while answers.read_exact(&mut some).await.is_ok() {
                 sleep(READS_EVERY).await;
             }
         };
-        async move { call_on(order, || IndexerServiceRequest::SearchAll { names: names.clone() }, read).await }
+        async move { call_on(order, || IndexerServiceRequest::QueryAll { request: request.clone() }, read).await }
     })
     .await
 }

@@ -152,8 +152,6 @@ impl Pretender {
                 let _ = self.asked.send((context, request.clone())); // few listen
                 Answer::Query(Ok(habit.answer(&request.name, request.ttl_hops).await?))
             }
-            (Ask::Search { name }, habit) => Answer::Search(Ok(habit.answer(&name, 1).await?)),
-            (Ask::SearchAll { names }, habit) => Answer::SearchAll(Ok(habit.answers(&names).await?)),
             (Ask::QueryAll { request }, habit) => Answer::QueryAll(Ok(habit.answers(&request.names).await?)),
             (Ask::Find { .. }, Habit::Shows(reply)) => Answer::Find(Ok(reply)),
             (Ask::Find { .. }, Habit::ShowsAgain(reply, asked)) => {

@@ -122,9 +122,9 @@ impl Wire {
         frames::write(&mut self.io, &frames.collect::<Vec<u8>>()).await;
     }
 
-    /// Searches for `text` with each of these ids, all at once.
-    pub(crate) async fn search(&mut self, ids: impl IntoIterator<Item = u64>, text: &str) {
-        self.write(ids.into_iter().map(|id| search(id, text))).await;
+    /// Asks for `text` with each of these ids, all at once.
+    pub(crate) async fn asks(&mut self, ids: impl IntoIterator<Item = u64>, text: &str) {
+        self.write(ids.into_iter().map(|id| asking(id, text))).await;
     }
 
     pub(crate) async fn next(&mut self) -> ToPeer {
@@ -136,13 +136,13 @@ impl Wire {
         id
     }
 
-    /// Reads the answer to a search, which counts `messages`.
+    /// Reads the answer to a query, which counts `messages`.
     pub(crate) async fn answers(&mut self, id: u64, messages: u32) {
         reads(&mut self.io, &answered(id, messages)).await;
     }
 
     pub(crate) async fn is_served(&mut self, id: u64) {
-        self.search([id], "abc").await;
+        self.asks([id], "abc").await;
         self.answers(id, 3).await;
     }
 
@@ -162,12 +162,16 @@ impl Wire {
     }
 }
 
-pub(crate) fn search(id: u64, text: &str) -> ToIndexer {
-    ToIndexer::Request { id, deadline_ms: 60_000, call: Ask::Search { name: name(text) } }
+pub(crate) fn query(text: &str) -> QueryRequest {
+    QueryRequest::new(MsgId::random(), name(text), 0)
+}
+
+pub(crate) fn asking(id: u64, text: &str) -> ToIndexer {
+    ToIndexer::Request { id, deadline_ms: 60_000, call: Ask::Query { request: query(text) } }
 }
 
 pub(crate) fn answered(id: u64, messages: u32) -> ToPeer {
-    ToPeer::Response { id, answer: Ok(Answer::Search(Ok(reply(messages)))) }
+    ToPeer::Response { id, answer: Ok(Answer::Query(Ok(reply(messages)))) }
 }
 
 pub(crate) fn acknowledged(id: u64) -> ToIndexer {
@@ -175,5 +179,5 @@ pub(crate) fn acknowledged(id: u64) -> ToIndexer {
 }
 
 pub(crate) async fn calls_work(client: &IndexerServiceClient) {
-    assert_eq!(client.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
+    assert_eq!(client.query(patient(), query("abc")).await.unwrap(), Ok(reply(3)));
 }

@@ -35,7 +35,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Answers a search by the name it is asked for: `work` after [`WORK`], during which nobody else goes on, `wait` never,
+/// Answers a query by the name it is asked for: `work` after [`WORK`], during which nobody else goes on, `wait` never,
 /// `panic` with a panic, `big` with a reply of the largest size, `long` with one of the longest names, `late` with the same
 /// once it is told to, `nested` after it has driven the other connection it was given, any other with its length.
 #[derive(Clone)]
@@ -67,17 +67,18 @@ impl Indexer {
                 Answer::Register(Ok(RegisterReply { lease, newer: request.records, unlisted: Names::new() }))
             }
             Ask::Deregister { names } => return Err(too_many(names.len())),
-            Ask::Search { name } => Answer::Search(Ok(self.search(name.as_str()).await)),
-            Ask::SearchAll { names } => {
-                Answer::SearchAll(Ok(indexer::answers(names.iter().map(|name| {
-                    if name.as_str() == "big" { big_reply() } else { of_length(name.as_str()) }
-                }))))
+            Ask::Query { request } => Answer::Query(Ok(self.found(request.name.as_str()).await)),
+            Ask::QueryAll { request } => {
+                let reply = |name: &str| if name == "big" { big_reply() } else { of_length(name) };
+                let mut room = indexer::AnswersRoom::default();
+                let replies = request.names.iter().map(|name| room.fit(reply(name.as_str())));
+                Answer::QueryAll(Ok(List::first_of(replies)))
             }
             _ => return Err(Refusal::WrongRole),
         })
     }
 
-    async fn search(self, text: &str) -> QueryReply {
+    async fn found(self, text: &str) -> QueryReply {
         match text {
             "work" => {
                 let until = Instant::now() + WORK;

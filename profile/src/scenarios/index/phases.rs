@@ -1,10 +1,10 @@
 //! What an indexer does: it grows to a number of names; a peer with many registrations leaves, and searches by glob go through
 //! all names, beside lookups that may notice.
 
-use nekoproto::{FindRequest, Names, Search, Term, Terms, limits::FOUND_MAX};
+use nekoproto::{FindRequest, Names, QueryAllRequest, Search, Term, Terms, limits::FOUND_MAX};
 
+use super::subject::{Known, Subject, Timing};
 use super::{Index, Tables, Whose, inside::Costs, inside::Inside, name_of, sign};
-use super::{subject::Known, subject::Subject, subject::Timing};
 use crate::scenarios::prelude::*;
 
 /// Records signed, and then registered, at a time: only the registering is timed.
@@ -119,7 +119,10 @@ impl Tables {
             };
             let (took, meanwhile) = subject.look_up_beside(&sample, IN_FLIGHT, leave).await?;
             let gone = Names::first_of(leaving.iter().map(|record| record.unverified().name.clone()));
-            let answers = leaver.calls.search_all(call_until(Instant::now() + ANSWER_WITHIN), gone).await??;
+            let answers = leaver
+                .calls
+                .query_all(call_until(Instant::now() + ANSWER_WITHIN), QueryAllRequest::new(gone, 0))
+                .await??;
             let is_gone = answers.iter().flatten().all(|answer| answer.hits.is_empty());
             ensure!(is_gone, "a peer that left is still found");
             longest = longest.max(took);

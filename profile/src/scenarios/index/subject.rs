@@ -1,9 +1,10 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
 use futures::{FutureExt, Stream, future::try_join};
-use nekoproto::Names;
+use nekoproto::{Names, QueryAllRequest};
 
 use super::inside::Inside;
+use crate::cluster::request;
 use crate::scenarios::prelude::*;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -87,7 +88,7 @@ impl Subject {
         let net = Net::single(deployment).await?;
         let client = net.client(0, identity).await?;
         for _ in 0..WARM_UP {
-            client.calls.search(context::current(), FileName::new("nothing")?).await??;
+            client.calls.query(context::current(), request(&FileName::new("nothing")?, 0)).await??;
         }
         Ok(Self { net, client })
     }
@@ -141,7 +142,7 @@ impl Subject {
             async move {
                 let sent = Instant::now();
                 let reply =
-                    self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
+                    self.client.calls.query(call_until(sent + ANSWER_WITHIN), request(name, 0)).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
                 self.net.watch().add_done(1);
@@ -180,7 +181,11 @@ impl Subject {
             let (records, expected) = (&sample.records[part.clone()], &sample.answers[part]);
             let names = Names::first_of(records.iter().map(|record| record.unverified().name.clone()));
             let sent = Instant::now();
-            let answers = self.client.calls.search_all(call_until(sent + ANSWER_WITHIN), names).await??;
+            let answers = self
+                .client
+                .calls
+                .query_all(call_until(sent + ANSWER_WITHIN), QueryAllRequest::new(names, 0))
+                .await??;
             let took = sent.elapsed();
             let is_right = answers.iter().map(Option::as_ref).eq(expected.iter().map(Some));
             ensure!(is_right, "wrong answers: {answers:?} instead of {expected:?}");

@@ -4,6 +4,7 @@ use blake3::Hash;
 use testkit::rogue::corrupt::Corruption;
 
 use super::{case::Case, case::What, figures::ORIGIN};
+use crate::cluster::request;
 use crate::scenarios::prelude::*;
 
 const NAME: &str = "data.bin";
@@ -111,7 +112,7 @@ impl Stage {
         let Some((name, _)) = self.goods.last() else { return Ok(()) };
         let name = FileName::new(name)?;
         let listed = async || {
-            let reply = self.asker.calls.search(context::current(), name.clone()).await??;
+            let reply = self.asker.calls.query(context::current(), request(&name, 0)).await??;
             let listed = reply.hits.first().map_or(0, |hit| hit.holders.len());
             Ok((listed != holders).then(|| format!("the indexer lists {listed} holders, not {holders}")))
         };
