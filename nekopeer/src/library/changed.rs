@@ -147,7 +147,7 @@ impl Library {
     /// which may have been moved with all that is in it. Blocking.
     pub(crate) fn found_now(&self, entry: &catalogue::Entry) -> Option<(PathBuf, Stamp)> {
         let by_name = || {
-            let path = self.share.root().join(entry.record.name.as_path());
+            let path = self.share.path_of(&entry.record.name);
             path.canonicalize().ok().filter(|real| *real == path) // no symbolic link leads to it
         };
         [Some(entry.path.clone()), by_name()].into_iter().flatten().find_map(|path| {

@@ -1,6 +1,7 @@
 //! The files that this peer publishes and holds, and their condition.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::{Library, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
+    failure::Failure,
     state::registrations::{Kind, Offered},
-    storage::catalogue::Entry,
+    storage::{catalogue::Entry, place::Place},
     util::clock,
 };
 
@@ -95,6 +97,20 @@ impl Library {
             }
             _ => output.to_owned(),
         }
+    }
+
+    /// Where `name` belongs: at [`output`](Self::output_for), otherwise at its name in the share folder. Blocking.
+    pub(crate) fn path_for(&self, name: &FileName, output: Option<&Path>) -> PathBuf {
+        output.map_or_else(|| self.share.path_of(name), |output| self.output_for(output, name))
+    }
+
+    /// The place there; creates its folders. An error in the data folder. Blocking.
+    pub(crate) fn place_for(&self, name: &FileName, output: Option<&Path>) -> Result<Place, Failure> {
+        let place = match output {
+            Some(output) => Place::anywhere(&self.output_for(output, name)),
+            None => self.share.place(name),
+        };
+        place?.outside(&self.data_dir)
     }
 
     /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is
@@ -200,6 +216,25 @@ impl Library {
 
 pub(crate) fn on_disk(entry: &Entry) -> Option<Condition> {
     damage(entry, &mut Looker::default())
+}
+
+/// What came of [`remove_unchanged`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Removed {
+    Gone,
+    Changed,
+    /// It cannot be looked at or removed: its disk is not mounted, say.
+    Unreachable,
+}
+
+/// Removes the file of `copy`, unless somebody changed it. If it is gone, an earlier attempt was interrupted. Blocking.
+pub(crate) fn remove_unchanged(copy: &Entry) -> Removed {
+    let is_gone = match on_disk(copy) {
+        None => fs::remove_file(&copy.path).is_ok(),
+        Some(Condition::Missing) => copy.stamp.is_removed_from(&copy.path),
+        Some(_) => return Removed::Changed,
+    };
+    if is_gone { Removed::Gone } else { Removed::Unreachable }
 }
 
 fn damage(entry: &Entry, looker: &mut Looker) -> Option<Condition> {

@@ -328,8 +328,7 @@ pub(crate) fn is_as_it_came(library: &Library, held: &Entry) -> Result<(), Failu
 
 /// Where a copy is to be downloaded to so that it stays where it is; `None`: to its place in the share folder. Blocking.
 pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
-    Some(library.shown_path(entry))
-        .filter(|path| *path != library.share.root().join(entry.record.name.as_path()))
+    Some(library.shown_path(entry)).filter(|path| *path != library.share.path_of(&entry.record.name))
 }
 
 /// The folders that sets of other origins were unfolded to, by name: their files are parts of copies. Blocking.

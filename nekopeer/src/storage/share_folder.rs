@@ -41,9 +41,14 @@ impl ShareFolder {
         &self.root
     }
 
+    /// Where `name` belongs.
+    pub(crate) fn path_of(&self, name: &FileName) -> PathBuf {
+        self.root.join(name.as_path())
+    }
+
     /// The place of `name`; creates its folders.
     pub(crate) fn place(&self, name: &FileName) -> Result<Place, Failure> {
-        let path = self.root.join(name.as_path());
+        let path = self.path_of(name);
         let failed = error_at(&path);
         let (relative, root) = (name.as_path(), self.opened().map_err(&failed)?);
         let file_name = relative.file_name().ok_or_else(|| not_a_place(&path, "a folder"))?.into();

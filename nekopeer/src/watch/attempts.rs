@@ -12,7 +12,7 @@ use crate::{
     library::{
         Library,
         events::Event,
-        status::{Condition, on_disk},
+        status::{Removed, remove_unchanged},
     },
     sets,
     state::{choice::Target, freshness::OnStale, outdated::Ended},
@@ -149,17 +149,17 @@ impl Reconciler {
             library.blocking(move |library| remove(library, &name)).await
         };
         match dropped {
-            Ok(Dropped::Gone) => {
+            Ok(Some(Removed::Gone)) => {
                 library.forget([name]);
                 self.indexers.withdraw(std::slice::from_ref(name)).await;
                 library.tell(Event::Dropped(name.clone()));
                 (Ended::Done, None)
             }
-            Ok(Dropped::NotOutdated) => (Ended::Done, None),
-            Ok(Dropped::Changed) => {
+            Ok(None) => (Ended::Done, None),
+            Ok(Some(Removed::Changed)) => {
                 (Ended::GivenUp, Some("the outdated copy was changed and is kept".to_owned()))
             }
-            Ok(Dropped::Unreachable) => {
+            Ok(Some(Removed::Unreachable)) => {
                 (Ended::Failed, Some("the outdated copy cannot be removed now".to_owned()))
             }
             Err(error) => (Ended::Failed, Some(error.to_string())),
@@ -184,22 +184,13 @@ async fn all_gone(waiting: &mut [Waiter]) {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Dropped {
-    Gone,
-    NotOutdated,
-    Changed,
-    /// Its file cannot be looked at or removed: its disk is not mounted, say.
-    Unreachable,
-}
-
-/// Removes the file and its entry, if the entry is that of an outdated copy at that moment: the name may have been
-/// deregistered and published meanwhile. Blocking.
-fn remove(library: &Library, name: &FileName) -> Result<Dropped, Failure> {
+/// Removes the file and its entry, if the entry is that of an outdated copy at that moment, otherwise `None`: the name may have
+/// been deregistered and published meanwhile. Blocking.
+fn remove(library: &Library, name: &FileName) -> Result<Option<Removed>, Failure> {
     library.settle_placing(name)?;
     let replacing = library.catalogue.replacing(name);
     let reader = library.catalogue.reader(name)?;
-    let mut dropped = Dropped::NotOutdated;
+    let mut removed = None;
     let is_removed = library.catalogue.remove_if(name, |entry| {
         // One that the user put back is wanted although it is outdated.
         let is_unwanted = |newest: &VerifiedRecord| newest.is_withdrawal() || !reader.passes_over(newest);
@@ -208,24 +199,14 @@ fn remove(library: &Library, name: &FileName) -> Result<Dropped, Failure> {
         });
         let Some(entry) = outdated else { return false };
         let may_delete = !entry.record.policy.is_set() || sets::remove_folder(library, entry);
-        dropped = if may_delete { delete(entry) } else { Dropped::Changed };
-        dropped == Dropped::Gone
+        removed = Some(if may_delete { remove_unchanged(entry) } else { Removed::Changed });
+        removed == Some(Removed::Gone)
     });
     drop(replacing);
     if is_removed? {
         sets::forget(library, std::slice::from_ref(name));
     }
-    Ok(dropped)
-}
-
-/// Deletes the file of `entry`, unless somebody changed it. If it is gone, an earlier attempt was interrupted.
-fn delete(entry: &Entry) -> Dropped {
-    let is_gone = match on_disk(entry) {
-        None => std::fs::remove_file(&entry.path).is_ok(),
-        Some(Condition::Missing) => entry.stamp.is_removed_from(&entry.path),
-        Some(_) => return Dropped::Changed,
-    };
-    if is_gone { Dropped::Gone } else { Dropped::Unreachable }
+    Ok(removed)
 }
 
 #[cfg(test)]
@@ -275,7 +256,7 @@ mod tests {
         let name = FileName::new("d/a").unwrap();
         let entry = peer.library.catalogue.get(&name).unwrap();
         let dropped = peer.library.blocking(move |library| remove(library, &name)).await.unwrap();
-        assert_eq!(dropped, Dropped::NotOutdated);
+        assert_eq!(dropped, None);
         assert_eq!((std::fs::read(&entry.path).unwrap(), peer.files().await.len()), (b"mine".to_vec(), 1));
         std::fs::rename(&inner, folder.path().join("away")).unwrap();
         std::os::unix::fs::symlink(&inner, &inner).unwrap();

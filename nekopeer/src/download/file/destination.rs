@@ -69,12 +69,8 @@ pub(in crate::download) fn place_in(
     if record.policy.is_set() {
         return sets::place_of_file(library, &record.name);
     }
-    let (output, name) = (output.map(|output| library.output_for(output, &record.name)), &record.name);
-    let path = output.clone().unwrap_or_else(|| library.share.root().join(name.as_path()));
-    folders.place(path, || {
-        let place = output.map_or_else(|| library.share.place(name), |path| Place::anywhere(&path));
-        place?.outside(&library.data_dir)
-    })
+    let name = &record.name;
+    folders.place(library.path_for(name, output), || library.place_for(name, output))
 }
 
 /// As [`Downloader::destination`], blocking.

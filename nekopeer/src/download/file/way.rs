@@ -11,9 +11,12 @@ use nekoproto::{FileName, Holder, VerifiedRecord};
 use walkdir::WalkDir;
 
 use crate::{
-    content::stamp::Looker,
     download::{Downloader, finding::Finding},
-    library::{Library, events::Event},
+    library::{
+        Library,
+        events::Event,
+        status::{Removed, remove_unchanged},
+    },
     storage::catalogue::Entry,
 };
 
@@ -73,7 +76,7 @@ fn copies(library: &Library, names: impl IntoIterator<Item = FileName>) -> Vec<A
 
 /// The copies that the folder in the place of `name` is made of; none if there is no folder, or anything else in it.
 fn fill_of(library: &Library, name: &FileName) -> Vec<Arc<Entry>> {
-    let folder = library.share.root().join(name.as_path());
+    let folder = library.share.path_of(name);
     if !folder.is_dir() {
         return Vec::new();
     }
@@ -86,8 +89,8 @@ fn fill_of(library: &Library, name: &FileName) -> Vec<Arc<Entry>> {
 }
 
 fn is_in_the_way(library: &Library, copy: &Entry) -> bool {
-    let path = library.share.root().join(copy.record.name.as_path());
-    !library.catalogue.is_own(copy) && !copy.record.policy.is_set() && copy.path == path
+    let is_in_place = || copy.path == library.share.path_of(&copy.record.name);
+    !library.catalogue.is_own(copy) && !copy.record.policy.is_set() && is_in_place()
 }
 
 fn remove_withdrawn(library: &Arc<Library>, name: &FileName) -> bool {
@@ -95,11 +98,7 @@ fn remove_withdrawn(library: &Arc<Library>, name: &FileName) -> bool {
     let removed = library.catalogue.remove_if(name, |copy| {
         copy.is_some_and(|copy| {
             let is_withdrawn = copy.newest.as_ref().is_some_and(|newest| newest.is_withdrawal());
-            let is_unchanged = || Looker::default().stamp(&copy.path).ok() == Some(copy.stamp);
-            is_in_the_way(library, copy)
-                && is_withdrawn
-                && is_unchanged()
-                && std::fs::remove_file(&copy.path).is_ok()
+            is_in_the_way(library, copy) && is_withdrawn && remove_unchanged(copy) == Removed::Gone
         })
     });
     let is_removed = removed.unwrap_or_default(); // where the catalogue fails, the download says so
