@@ -263,31 +263,28 @@ impl Session {
         liveness.send_modify(|liveness| liveness.silent(asked_at));
     }
 
-    /// That there is no connection to the indexer, and why, if that is known.
-    pub(super) fn away(&self) -> Option<Event> {
+    /// What `told` makes of why there is no connection to the indexer, if that is known.
+    fn down<T>(&self, told: impl FnOnce(&ConnectError) -> Option<T>) -> Option<T> {
         match &*self.link.watch().borrow() {
-            LinkState::Down(why) => Some(Event::Away { indexer: self.addr(), why: (&**why).into() }),
+            LinkState::Down(why) => told(why),
             _ => None,
         }
     }
 
+    /// That there is no connection to the indexer, and why.
+    pub(super) fn away(&self) -> Option<Event> {
+        self.down(|why| Some(Event::Away { indexer: self.addr(), why: why.into() }))
+    }
+
     /// Why the indexer lets this node in no connection, if that is a matter of secrets or lists.
     pub(super) fn refusal(&self) -> Option<Failure> {
-        match &*self.link.watch().borrow() {
-            LinkState::Down(why) if why.is_of_access() => Some(unreachable(self.addr(), &(&**why).into())),
-            _ => None,
-        }
+        self.down(|why| why.is_of_access().then(|| unreachable(self.addr(), &why.into())))
     }
 
     /// Why the indexer, with which there was a connection, let this node not in. Where a call failed, that may not be noted yet.
     pub(super) async fn refused(&self) -> Option<Cause> {
         drop(timeout(ANSWER_WITHIN, self.link.tried()).await);
-        match &*self.link.watch().borrow() {
-            LinkState::Down(why) if !matches!(**why, ConnectError::Unreachable { .. }) => {
-                Some((&**why).into())
-            }
-            _ => None,
-        }
+        self.down(|why| (!matches!(why, ConnectError::Unreachable { .. })).then(|| why.into()))
     }
 
     pub(super) fn why_away(&self) -> Cause {

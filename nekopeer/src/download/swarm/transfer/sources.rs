@@ -100,9 +100,9 @@ impl Transfer {
             }
             if error.is_final() {
                 state.schedule.ban(holder.node);
-            }
-            if let FetchError::Refused(_) = error {
-                state.refused.insert(holder.node);
+                if let FetchError::Refused(_) = error {
+                    state.refused.insert(holder.node);
+                }
             }
             // A busy source is dropped without a strike; a later search finds it again.
             error.is_final() || error.is_busy() || state.schedule.strike(holder.node)
