@@ -19,6 +19,7 @@ pub(crate) use nekoproto::{
 };
 pub(crate) use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 pub(crate) use serde_json::{Value, json};
+pub(crate) use tarpc::client::RpcError;
 pub(crate) use testkit::{
     PATIENCE, eventually,
     fake::{Dialed, Fake, Habit, advertise, deaf_neighbor, dial, summary_of},
@@ -57,6 +58,15 @@ pub(crate) async fn connected(security: Security, neighbors: &[SocketAddr]) -> I
 pub(crate) async fn asked(peer: &Peer, ttl_hops: u8) -> (Vec<(u64, Vec<NodeId>)>, bool) {
     let reply = peer.query("a", ttl_hops).await;
     (hits(&reply), reply.complete)
+}
+
+/// What a call with a deadline comes to; again where this machine was too busy for its answer to come in time.
+pub(crate) async fn in_time<T>(call: impl AsyncFn() -> Result<T, RpcError>) -> T {
+    eventually(async || match call().await {
+        Err(RpcError::DeadlineExceeded) => None,
+        answered => Some(answered.unwrap()),
+    })
+    .await
 }
 
 pub(crate) fn invalidation(

@@ -1,7 +1,5 @@
 //! Queries over real sockets: how far they reach, what they cost, and many of them at once.
 
-use tarpc::client::RpcError;
-
 use crate::common::*;
 
 /// Named on one side or on both, neighbors are asked in both directions.

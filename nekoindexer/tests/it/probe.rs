@@ -27,8 +27,8 @@ async fn probe_ends_where_there_is_no_neighbor_and_says_who_did_not_answer() {
         let fake = Fake::begin(20, CLEAR, habit);
         let asker = connected(CLEAR, &[fake.addr]).await;
         let peer = Peer::join(1, asker.local_addr(), CLEAR).await;
-        let soon = within(Duration::from_secs(1));
-        let way = peer.client.probe(soon, hops(3)).await.unwrap().unwrap();
+        let probe = async || peer.client.probe(within(Duration::from_secs(1)), hops(3)).await;
+        let way = in_time(probe).await.unwrap();
         assert_eq!((stops(&way), way.end), (vec![asker.node().tag()], ProbeEnd::Lost(why)));
         assert_eq!(way.stops[0].next, Some(fake.addr));
     }

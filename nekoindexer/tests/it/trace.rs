@@ -5,9 +5,8 @@ use crate::common::*;
 /// Traces `a` from a peer at `indexer`; checks what holds of every trace.
 async fn trace(indexer: &IndexerHandle, ttl_hops: u8) -> TraceReply {
     let peer = Peer::join(1, indexer.local_addr(), CLEAR).await;
-    let soon = within(Duration::from_secs(1));
-    let QueryReply { hits, trace, .. } =
-        peer.client.query(soon, traced("a", ttl_hops)).await.unwrap().unwrap();
+    let asked = async || peer.client.query(within(Duration::from_secs(1)), traced("a", ttl_hops)).await;
+    let QueryReply { hits, trace, .. } = in_time(asked).await.unwrap();
     let reply = *trace.unwrap();
     assert!(reply.is_sound(ttl_hops) && reply.whole, "{reply:?}");
     assert_eq!(reply.has_found(), !hits.is_empty(), "{reply:?}");
@@ -109,8 +108,8 @@ async fn whoever_hangs_refuses_lies_or_is_away_is_a_hop_with_the_reason() {
         let reply = trace(&asker, 2).await;
         assert_eq!((reply.hops[1].addr, &reply.hops[1].answer), (Some(fake.addr), &Err(why)), "{reply:?}");
         let peer = Peer::join(1, asker.local_addr(), CLEAR).await;
-        let plain = peer.client.query(within(Duration::from_secs(1)), query("a", 2)).await.unwrap();
-        assert_eq!(plain.unwrap().trace, None, "nobody asked for it");
+        let plain = async || peer.client.query(within(Duration::from_secs(1)), query("a", 2)).await;
+        assert_eq!(in_time(plain).await.unwrap().trace, None, "nobody asked for it");
         drop(fake);
         asker.neighbors_reach(0).await;
         assert_eq!(unasked(&trace(&asker, 2).await.hops[0]), [WhyUnasked::Away], "{why}");

@@ -260,8 +260,8 @@ mod tests {
         assert_eq!((std::fs::read(&entry.path).unwrap(), peer.files().await.len()), (b"mine".to_vec(), 1));
         std::fs::rename(&inner, folder.path().join("away")).unwrap();
         std::os::unix::fs::symlink(&inner, &inner).unwrap();
-        assert_eq!(delete(&entry), Dropped::Unreachable);
+        assert_eq!(remove_unchanged(&entry), Removed::Unreachable);
         std::fs::remove_file(&inner).unwrap();
-        assert_eq!(delete(&entry), Dropped::Gone);
+        assert_eq!(remove_unchanged(&entry), Removed::Gone);
     }
 }

@@ -50,7 +50,7 @@ pub(crate) type Located = (FileName, Answer);
 /// Outcomes by name, in the order of the names.
 pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, Failure>)>;
 
-/// Downloads of many files, whose outcomes come in pieces: what it takes grows with the list of names alone.
+/// Downloads of many files, whose outcomes come in batches: what it takes grows with the list of names alone.
 /// Dropped, it stops; complete files stay, the others are as before.
 #[derive(Debug)]
 pub(crate) struct Downloads {
@@ -75,7 +75,7 @@ pub(crate) struct Downloads {
     /// The names at hand, or found ahead, that have no outcome yet.
     running: Mutex<HashMap<FileName, NameInUse>>,
     /// What is found of the next names while those before are downloaded.
-    ahead: Option<Portion>,
+    ahead: Option<NameBatch>,
     /// Of the names at hand.
     outcomes: Mutex<HashMap<FileName, Result<Downloaded, Failure>>>,
     /// What is done, and its origins are not asked yet.
@@ -162,18 +162,18 @@ impl Downloads {
             let asked: Vec<VerifiedRecord> =
                 records.filter(|record| !self.away.contains(&record.origin)).collect();
             let (peers, downloader) = (Arc::clone(&self.peers), Arc::clone(&self.downloader));
-            let piece = match self.ahead.take() {
-                Some(piece) => piece,
+            let batch = match self.ahead.take() {
+                Some(batch) => batch,
                 None => {
                     self.take_further(done.is_none()).await; // what is done waits for no list
                     Box::pin(self.reserve_next().find()).await
                 }
             };
-            // The origins of one piece are asked, and the indexers list it, while the next is downloaded, and the one after that is
+            // The origins of one batch are asked, and the indexers list it, while the next is downloaded, and the one after that is
             // looked for.
             self.take_further(false).await;
             let further = self.reserve_next();
-            let Portion { names: next, found } = piece;
+            let NameBatch { names: next, found } = batch;
             let (fetching, finding) = (Box::pin(self.fetch(found)), Box::pin(further.find())); // they are large
             let new = done.iter().flatten().filter_map(|(_, outcome)| outcome.as_ref().ok());
             let (away, (), (), ahead) =
@@ -216,9 +216,9 @@ impl Downloads {
                 None => found.push((name.clone(), Err(already_running(name)))),
             }
         }
-        let piece = Portion { names, found };
+        let batch = NameBatch { names, found };
         let (downloader, options) = (Arc::clone(&self.downloader), self.options.clone());
-        Reserved { downloader, options, piece, wanted, known }
+        Reserved { downloader, options, batch, wanted, known }
     }
 
     async fn fetch(&mut self, found: Vec<Finding>) {
@@ -332,7 +332,7 @@ impl Downloads {
 
 /// Names that are downloaded one after the other, and what was found of them.
 #[derive(Debug)]
-struct Portion {
+struct NameBatch {
     names: Vec<FileName>,
     found: Vec<Finding>,
 }
@@ -341,18 +341,18 @@ struct Portion {
 struct Reserved {
     downloader: Arc<Downloader>,
     options: DownloadOptions,
-    piece: Portion,
+    batch: NameBatch,
     wanted: Vec<FileName>,
     known: Vec<(FileName, Answer)>,
 }
 
 impl Reserved {
-    async fn find(self) -> Portion {
-        let Self { downloader, options, mut piece, wanted, known } = self;
+    async fn find(self) -> NameBatch {
+        let Self { downloader, options, mut batch, wanted, known } = self;
         if !(wanted.is_empty() && known.is_empty()) {
-            piece.found.extend(downloader.find_all(wanted, known, &options).await);
+            batch.found.extend(downloader.find_all(wanted, known, &options).await);
         }
-        piece
+        batch
     }
 }
 
