@@ -58,7 +58,9 @@ impl Service {
         }
     }
 
-    fn found(&self, asked: &QueryRequest, now: Instant) -> QueryReply {
+    /// What this indexer itself knows.
+    fn found(&self, asked: &QueryRequest) -> QueryReply {
+        let now = Instant::now();
         let reply = Merge::new(self.shared.state.index.lookup(asked, now)).finish();
         self.shared.counters.answered_alone(&self.shared.counters.searches, now);
         reply
@@ -137,7 +139,7 @@ impl Service {
     /// Answers a query: from the own index, or by what the indexers in reach know.
     async fn answer(&self, context: Context, query: QueryRequest) -> Result<QueryReply, Refusal> {
         let reply = match query.ttl_hops == 0 && !query.trace && self.remote.role == Role::Peer {
-            true => self.found(&query, Instant::now()), // no copy of it goes anywhere
+            true => self.found(&query), // no copy of it goes anywhere
             false => {
                 let from_guest = self.is_from_guest(query.from_guest);
                 let query = QueryRequest { msg_id: self.caller.id_of(query.msg_id), from_guest, ..query };

@@ -64,7 +64,7 @@ impl Downloader {
                     found.map(|layout| layout.with(second))
                 }
             };
-            let is_begun = found.is_ok();
+            let has_layout = found.is_ok();
             let obtained = match found {
                 Ok(layout) => {
                     let failed = &mut origin_failed;
@@ -83,7 +83,7 @@ impl Downloader {
                 _ => return Err(failure),
             }
             // While chunks were fetched those that are still downloading were looked for, and asked.
-            let is_asked = |source: &Holder| is_begun && source.partial;
+            let is_asked = |source: &Holder| has_layout && source.partial;
             let is_new = |source: &Holder| !wishes.without.contains(&source.node.tag());
             target.sources.retain(|source| !is_asked(source) && is_new(source));
             if !target.record.same_file(&record) {

@@ -104,8 +104,8 @@ impl Library {
         output.map_or_else(|| self.share.path_of(name), |output| self.output_for(output, name))
     }
 
-    /// The place there; creates its folders. An error in the data folder. Blocking.
-    pub(crate) fn place_for(&self, name: &FileName, output: Option<&Path>) -> Result<Place, Failure> {
+    /// Opens the folder of the [path](Self::path_for), which is made in the share folder; an error in the data folder. Blocking.
+    pub(crate) fn open_place(&self, name: &FileName, output: Option<&Path>) -> Result<Place, Failure> {
         let place = match output {
             Some(output) => Place::anywhere(&self.output_for(output, name)),
             None => self.share.place(name),

@@ -37,7 +37,7 @@ pub(super) fn standing(
     output: Option<&Path>,
     force: bool,
 ) -> Result<Standing, Failure> {
-    let place = library.place_for(name, output)?;
+    let place = library.open_place(name, output)?;
     let there = place.folder_id()?;
     // It may have been moved with all that is around it: nothing is where it was then.
     let is_of_place = |trees: &Trees| trees.path == place.path() || !trees.path.exists();

@@ -70,7 +70,7 @@ pub(in crate::download) fn place_in(
         return sets::place_of_file(library, &record.name);
     }
     let name = &record.name;
-    folders.place(library.path_for(name, output), || library.place_for(name, output))
+    folders.place(library.path_for(name, output), || library.open_place(name, output))
 }
 
 /// As [`Downloader::destination`], blocking.
