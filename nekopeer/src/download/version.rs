@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use nekoproto::{Holder, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
+use nekoproto::{VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -64,7 +64,6 @@ impl Downloader {
                     found.map(|layout| layout.with(second))
                 }
             };
-            let has_layout = found.is_ok();
             let obtained = match found {
                 Ok(layout) => {
                     let failed = &mut origin_failed;
@@ -82,10 +81,9 @@ impl Downloader {
                 Some(Ok(other)) if other.record.content == record.content => target = other,
                 _ => return Err(failure),
             }
-            // While chunks were fetched those that are still downloading were looked for, and asked.
-            let is_asked = |source: &Holder| has_layout && source.partial;
-            let is_new = |source: &Holder| !wishes.without.contains(&source.node.tag());
-            target.sources.retain(|source| !is_asked(source) && is_new(source));
+            // Those that are still downloading were looked for while chunks were fetched; asked again, readers whose source is gone
+            // would wait for each other.
+            target.sources.retain(|source| !source.partial && !wishes.without.contains(&source.node.tag()));
             if !target.record.same_file(&record) {
                 target.record = record.clone(); // that of the origin that was chosen
             }
