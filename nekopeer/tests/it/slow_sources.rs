@@ -20,11 +20,16 @@ fn manifest_trickles(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     }
 }
 
-/// Asserts that the download ends within `limit` after the user is told what it waits for; returns why.
-async fn gives_up(reader: &Node, limit: Duration) -> String {
+/// Asserts that the download ends within `limit` after the user is told what it waits for, whereupon `is_told` is called;
+/// returns why.
+async fn gives_up(reader: &Node, limit: Duration, is_told: impl FnOnce()) -> String {
     let (progress, file) = (Arc::new(Progress::default()), name("a"));
     let downloading = reader.peer.download(&file, DownloadOptions::default(), &progress);
-    let told = async { (eventually(async || progress.waiting_for()).await, Instant::now()) };
+    let told = async {
+        let told = eventually(async || progress.waiting_for()).await;
+        is_told();
+        (told, Instant::now())
+    };
     let (ended, (told, began)) = tokio::join!(downloading, told);
     assert!(told.contains("waiting for") && told.contains("source"), "{told}");
     assert!(began.elapsed() < limit, "{:?}", began.elapsed());
@@ -38,7 +43,7 @@ async fn sole_holder_that_trickles_is_given_up() {
         let (indexer, [(_to, reader)]) = network().await;
         let goods = Goods::new(1, "a", 1, bytes(1, MIB));
         let _slow = goods.served(1, indexer.local_addr(), trickles).await;
-        gives_up(&reader, Duration::from_secs(30)).await
+        gives_up(&reader, Duration::from_secs(30), || ()).await
     };
     let (data, manifest) = tokio::join!(script(data_trickles as fn(&_, &_) -> _), script(manifest_trickles));
     assert!(data.contains("no source sent anything of use for 20 s"), "{data}");
@@ -47,23 +52,27 @@ async fn sole_holder_that_trickles_is_given_up() {
     }
 }
 
-/// Method: the only source has a half of the file. Both readers have it then, and ask each other.
+/// Method: the only source has a half of the file, which it sends until a reader waits. Both readers have it then, and ask each
+/// other.
 #[testkit::test(multi_thread)]
 async fn readers_whose_source_is_gone_give_up_once_nothing_came_for_the_time_that_is_said() {
     let indexer = indexer(&[]).await;
     let goods = Goods::new(1, "a", 1, bytes(1, 16 * MIB));
-    let half = goods.bytes.len() as u64 / 2;
+    let (half, is_gone) = (goods.bytes.len() as u64 / 2, Arc::new(AtomicBool::new(false)));
+    let gone = Arc::clone(&is_gone);
     let script = move |goods: &Goods, request: &DataRequest| match request {
-        DataRequest::Get { ranges, .. } if ranges.iter().any(|range| range.offset + range.len > half) => {
+        DataRequest::Get { ranges, .. }
+            if gone.load(Ordering::SeqCst) || ranges.iter().any(|range| range.offset + range.len > half) =>
+        {
             ScriptedReply::refusal(FetchRefusal::NotShared)
         }
         request => goods.honest(request),
     };
-    let _gone = goods.served(1, indexer.local_addr(), script).await;
+    let _source = goods.served(1, indexer.local_addr(), script).await;
     let folders = [Folder::new(), Folder::new()];
     let read = folders.each_ref().map(async |folder| {
         let reader = Node::registered(folder.config(&[indexer.local_addr()])).await;
-        gives_up(&reader, Duration::from_secs(35)).await
+        gives_up(&reader, Duration::from_secs(35), || is_gone.store(true, Ordering::SeqCst)).await
     });
     for why in futures::future::join_all(read).await {
         assert!(why.contains("% of it did not come"), "{why}");
