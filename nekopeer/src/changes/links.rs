@@ -1,22 +1,55 @@
-//! Compares where the symbolic links that the user named lead with where they led, and watches the new target of one that moved.
+//! Compares where the symbolic links that the user named lead with where they led: watches the new target of one that moved, and
+//! withdraws what is in no target any more.
 
-use std::sync::Arc;
+use std::{collections::HashSet, mem::take, sync::Arc};
 
 use nekoproto::FileName;
 
 use super::{Left, Told, Watching, look::names_of};
-use crate::{library::Library, publish::tree::PublishedTree};
+use crate::{library::Library, publish::tree::PublishedTree, util::clock};
 
 impl Watching {
-    /// Looks where the paths lead now. A link that leads nowhere is about to be made anew.
+    /// Looks where the paths lead now. What a link that leads elsewhere, or is gone, led to is withdrawn once that has settled.
     pub(super) async fn look_at_links(&mut self) -> Result<(), Left> {
         let named = self.named.clone();
-        let is_moved = move |_: &Arc<Library>| {
-            named.iter().any(|(path, root)| path.canonicalize().is_ok_and(|now| now != *root))
+        let look = move |_: &Arc<Library>| {
+            let (mut has_moved, mut cut) = (false, HashSet::new());
+            for (path, root) in named {
+                match path.canonicalize() {
+                    Ok(now) => has_moved |= now != root,
+                    Err(_) if root.exists() => drop(cut.insert(root)),
+                    Err(_) => {} // what it leads to is gone, which its folder shows
+                }
+            }
+            (has_moved, cut)
         };
-        if !self.library.blocking(is_moved).await {
-            return Ok(());
+        let (has_moved, cut) = self.library.blocking(look).await;
+        if !cut.is_subset(&self.cut) {
+            self.leave_trees();
+            self.tell(Told::Note(self.note_of_cut())).await?;
         }
+        if !self.cut.is_subset(&cut) {
+            self.rescans.soon(clock::now());
+        }
+        self.cut = cut;
+        if has_moved {
+            self.follow_links().await?;
+        }
+        self.withdraw_left().await
+    }
+
+    fn note_of_cut(&self) -> String {
+        let then = match self.set {
+            Some(_) => "what it led to stays shared".to_owned(),
+            None => {
+                format!("what it led to is unshared unless it is back within {} s", self.settle.as_secs())
+            }
+        };
+        format!("a link is gone: {then}")
+    }
+
+    /// Watches what the links lead to now.
+    async fn follow_links(&mut self) -> Result<(), Left> {
         let paths = self.named.iter().map(|(path, _)| path.clone()).collect();
         let rooms = (&self.library, &self.publisher);
         let Ok(mut anew) =
@@ -24,18 +57,34 @@ impl Watching {
         else {
             return Ok(()); // it changes just now
         };
-        let (before, now) = (Arc::clone(&self.trees), Arc::clone(&anew.trees));
-        let is_set = self.options.is_set;
-        let gone =
-            move |library: &Arc<Library>| if is_set { Vec::new() } else { gone(library, &before, &now) };
-        let gone = self.library.blocking(gone).await;
-        anew.told_blind = std::mem::take(&mut self.told_blind);
+        self.leave_trees();
+        anew.left_trees = take(&mut self.left_trees);
+        anew.told_blind = take(&mut self.told_blind);
         *self = anew;
         for folder in 0..self.folders.len() {
             self.watch_folder(folder).await?;
         }
-        self.tell(Told::Note("a link leads elsewhere now, and what it leads to is watched".to_owned()))
-            .await?;
+        self.tell(Told::Note("a link leads elsewhere now, and what it leads to is watched".to_owned())).await
+    }
+
+    fn leave_trees(&mut self) {
+        if self.set.is_none() {
+            self.left_trees.push((clock::now() + self.settle, Arc::clone(&self.trees)));
+        }
+    }
+
+    async fn withdraw_left(&mut self) -> Result<(), Left> {
+        let now = clock::now();
+        let left: Vec<_> = self.left_trees.extract_if(.., |(at, _)| *at <= now).collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let trees = self.trees.iter().filter(|tree| !self.cut.contains(tree.root()));
+        let trees: Vec<PublishedTree> = trees.cloned().collect();
+        let gone = move |library: &Arc<Library>| {
+            left.iter().flat_map(|(_, before)| gone(library, before, &trees)).collect()
+        };
+        let gone = self.library.blocking(gone).await;
         self.withdraw_names(gone).await
     }
 }

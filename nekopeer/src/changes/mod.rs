@@ -67,6 +67,10 @@ pub(crate) struct Watching {
     looked_at_folders: Instant,
     /// How long what is gone may come back before it is withdrawn.
     settle: Duration,
+    /// The trees that links led to, and when what is in none of those that they lead to then is withdrawn.
+    left_trees: Vec<(Instant, Arc<[PublishedTree]>)>,
+    /// What the links led to that are gone.
+    cut: HashSet<PathBuf>,
     changes: Changes<Stamp>,
     rescans: Rescans,
     /// The first rescan was done: what cannot be published was told before.
@@ -118,6 +122,8 @@ impl Watching {
             folders,
             looked_at_folders: now,
             settle,
+            left_trees: Vec::new(),
+            cut: HashSet::new(),
             changes: Changes::new(settle),
             rescans: Rescans::new(now),
             was_scanned: false,

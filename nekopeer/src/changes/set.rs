@@ -70,6 +70,7 @@ impl Watching {
         set.is_due |= set.published != Some(hash);
         set.disks = set.disks.max(disks.unwrap_or_default());
         if set.published.is_none() {
+            set.files = Arc::new(files); // what is gone before the first version is missed as later
             return;
         }
         let changed = files.iter().filter(|(path, stamp)| set.files.get(*path) != Some(stamp));

@@ -182,16 +182,39 @@ fn watch_goes_where_a_link_leads_later() {
     origin.write_all([("builds/1", "1"), ("builds/2", "2"), ("r1/f", "1"), ("r1/old", "1"), ("r2/f", "2")]);
     lead(&origin, "latest", "builds/1");
     lead(&origin, "cur", "r1");
-    let mut sharing = origin.start_err(&["share", "latest", "cur", "--watch"], "watching ");
+    let watch = ["share", "latest", "cur", "--watch", "--settle", "1"];
+    let mut sharing = origin.start_err(&watch, "watching ");
     lead(&origin, "latest", "builds/2");
     sharing.out_line("shared latest version 2");
     lead(&origin, "cur", "r2");
-    sharing.out_line("unshared cur/old");
-    sharing.out_line("shared cur/f version 2");
+    let is_unshared = || !origin.names().iter().any(|name| name == "cur/old");
+    until(&mut sharing, "cur/old to be unshared", is_unshared);
     origin.write("r2/f", "changed");
     sharing.out_line("shared cur/f version 3");
     assert_eq!(origin.names(), ["cur/f", "latest"]);
     assert_eq!(sharing.interrupt().code, Some(0));
+}
+
+#[test]
+fn what_a_link_does_not_lead_to_for_moments_stays_shared_and_what_one_that_is_gone_led_to_does_not() {
+    let (_indexers, origin) = one_home();
+    origin.write_all([("r1/f", "1"), ("r1/old", "1"), ("r2/f", "1")]);
+    lead(&origin, "cur", "r1");
+    let mut sharing = origin.start_err(&["share", "cur", "--watch", "--settle", "60"], "watching ");
+    for target in ["r2", "r1"] {
+        lead(&origin, "cur", target);
+        sharing.err_line("a link leads elsewhere now");
+    }
+    assert_eq!(origin.names(), ["cur/f", "cur/old"]);
+    assert!(!sharing.said().contains("unshared"), "{}", sharing.said());
+    sharing.interrupt();
+    let mut sharing = origin.start_err(&["share", "cur", "--watch", "--settle", "1"], "watching ");
+    fs::remove_file(origin.path("cur")).unwrap();
+    sharing.err_line("a link is gone: what it led to is unshared unless it is back within 1 s");
+    sharing.out_line("unshared cur/old");
+    lead(&origin, "cur", "r1");
+    sharing.out_line("shared cur/old version 3");
+    assert_eq!(origin.names(), ["cur/f", "cur/old"]);
 }
 
 #[test]

@@ -285,6 +285,21 @@ fn copies_that_are_replaced_stay_copies() {
     ours.err_line("error: a.txt");
 }
 
+/// As a build does that begins at once.
+#[test]
+fn file_of_a_set_that_is_away_for_moments_when_the_watch_begins_is_waited_for() {
+    let (_indexers, origin, reader) = two_homes();
+    let words = ["--set", "d", "app", "--settle", "60"];
+    let mut sharing = watch(&origin, [("d/a", "one"), ("d/b", "one")], &words);
+    fs::remove_file(origin.path("d/a")).unwrap();
+    origin.write("d/b", "two");
+    sleep(Duration::from_secs(1)); // longer than what is quiet waits
+    origin.write("d/a", "two");
+    sharing.out_line("shared app version 2");
+    reader.done(&["get", "app"]);
+    assert_eq!((reader.read("app/a"), reader.read("app/b")), (b"two".to_vec(), b"two".to_vec()));
+}
+
 #[test]
 fn folder_that_is_watched_as_a_set_becomes_one_version_with_each_change() {
     let (_indexers, origin, reader) = two_homes();
