@@ -81,11 +81,15 @@ impl Library {
         }
     }
 
-    /// Where the user finds what `entry` is: of a set the folder. Blocking.
+    /// Where the user finds what `entry` is: of a set the folder, which may have been moved with the share folder. Blocking.
     pub(crate) fn shown_path(&self, entry: &Entry) -> PathBuf {
-        let of_set = || self.catalogue.place_of_trees(&entry.record.name).ok().flatten();
-        let folder = entry.record.policy.is_set().then(of_set).flatten();
-        folder.unwrap_or_else(|| entry.path.clone())
+        let name = &entry.record.name;
+        let of_set = || self.catalogue.place_of_trees(name).ok().flatten();
+        match entry.record.policy.is_set().then(of_set).flatten() {
+            Some(folder) if folder.exists() => folder,
+            Some(folder) => Some(self.share.path_of(name)).filter(|moved| moved.is_dir()).unwrap_or(folder),
+            None => entry.path.clone(),
+        }
     }
 
     /// `output`, or a path in it, as with cp, if it is a folder and not the copy itself. Blocking.

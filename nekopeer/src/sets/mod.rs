@@ -38,7 +38,7 @@ use self::{
     index::Index,
     replaced::Replaced,
     stage::{OLD_KEPT, Stage, remove_stages},
-    standing::{Standing, standing},
+    standing::{Standing, is_file, standing},
 };
 use crate::{
     content::stamp::{Looker, Stamp, open_file},
@@ -260,6 +260,9 @@ fn unfold(
         // Noted before it is there, so that it is known whose it is whenever the process ends.
         let trees = Trees { path: path.clone(), trees: tree.iter().cloned().chain([made]).collect() };
         library.catalogue.set_trees(name, Some(&trees))?;
+        if force && is_file(&path) {
+            fs::remove_file(&path).map_err(error_at(&path))?;
+        }
         place.put_folder(&new, there)
     };
     let put = put();
@@ -277,7 +280,20 @@ pub(crate) fn sweep(library: &Library) {
     }
     Stage::all(library).iter().for_each(Stage::end);
     sweep_replaced(library);
-    forget(library, &names(library));
+    let names = names(library);
+    names.iter().filter_map(|name| library.catalogue.get(name)).for_each(|held| note_moved(library, &held));
+    forget(library, &names);
+}
+
+/// Notes where the file of a set is, if the data folder was moved with all that is in it. Blocking.
+fn note_moved(library: &Library, held: &Entry) {
+    let moved = held.path.file_name().map(|name| library.data_dir.join(FILES).join(name));
+    let is_it = |path: &PathBuf| *path != held.path && Looker::default().stamp(path).ok() == Some(held.stamp);
+    if let Some(path) = moved.filter(is_it)
+        && let Err(error) = library.catalogue.restamp(held, path, held.stamp, held.hashed_at_ns)
+    {
+        tracing::warn!(name = %held.record.name, %error, "the file of a set that was moved is not found");
+    }
 }
 
 fn names(library: &Library) -> Vec<FileName> {

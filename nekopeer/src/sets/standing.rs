@@ -38,7 +38,10 @@ pub(super) fn standing(
     force: bool,
 ) -> Result<Standing, Failure> {
     let place = library.open_place(name, output)?;
-    let there = place.folder_id()?;
+    let there = match place.folder_id() {
+        Err(_) if force && is_file(place.path()) => None, // which is removed when the set takes its place
+        there => there?,
+    };
     // It may have been moved with all that is around it: nothing is where it was then.
     let is_of_place = |trees: &Trees| trees.path == place.path() || !trees.path.exists();
     let known = library.catalogue.trees(name)?.filter(is_of_place);
@@ -98,6 +101,10 @@ pub(super) fn is_whole(path: &Path, tree: &Tree, stop: &CancellationToken) -> Re
         }
     }
     Ok(is_whole)
+}
+
+pub(super) fn is_file(at: &Path) -> bool {
+    at.symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
 fn is_absent(at: &Path) -> bool {

@@ -43,7 +43,7 @@ pub(crate) fn full(path: &Path) -> Failure {
 
 /// Something that is no file has this path. It is left as it is.
 pub(super) fn not_a_place(path: &Path, what: &str) -> Failure {
-    let help = if what == DEVICE { "" } else { ": remove it" };
+    let help = if what == DEVICE { "" } else { ": move it away" };
     Failure::conflict(format!("{} is {what}, no file{help}", path.display())).remedied(Remedy::Output)
 }
 

@@ -103,7 +103,7 @@ fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
             if is_there_before {
                 make(&target);
                 let error = share.place(&name("a")).unwrap().stamp().unwrap_err().to_string();
-                assert!(error.contains(what) && error.contains("remove it"), "{error}");
+                assert!(error.contains(what) && error.contains("move it away"), "{error}");
                 assert!(share.place(&name("a")).unwrap().open().is_err());
             }
             let stamp = partial.complete(3).unwrap();
@@ -148,7 +148,7 @@ fn link_in_the_place_of_a_partial_file_is_named() {
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("elsewhere", &path).unwrap();
     let error = partial(&share, "a").unwrap_err().to_string();
-    assert!(error.contains("is a symbolic link, no file: remove it"), "{error}");
+    assert!(error.contains("is a symbolic link, no file: move it away"), "{error}");
 }
 
 #[test]

@@ -104,11 +104,13 @@ fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FileId>, Failu
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Ok(Some(FileId { device: stat.st_dev, inode: stat.st_ino })),
-        _ => {
-            let message = format!("{} is no folder, and a set is one: remove it", path.display());
-            Err(Failure::conflict(message).remedied(Remedy::Output))
-        }
+        FileType::RegularFile => Err(no_folder(path).remedied(Remedy::Force)),
+        _ => Err(no_folder(path).remedied(Remedy::Output)),
     }
+}
+
+fn no_folder(path: &Path) -> Failure {
+    Failure::conflict(format!("{} is no folder, and a set is one: move it away", path.display()))
 }
 
 #[cfg(test)]

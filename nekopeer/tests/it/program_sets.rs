@@ -218,12 +218,14 @@ fn file_becomes_a_set_and_back_where_nobody_changed_the_copy() {
     // What the user changed stays.
     reader.write("app", "mine");
     next(&set);
-    reader.run(&["get", "app"]).failed_with(3, &["app is no folder", "remove it"]);
+    reader
+        .run(&["get", "app"])
+        .failed_with(3, &["app is no folder", "move it away; or replace it with --force"]);
     assert_eq!(reader.read("app"), b"mine");
-    fs::remove_file(reader.path("app")).unwrap();
-    reader.done(&["get", "app"]);
+    reader.done(&["get", "app", "--force"]);
+    assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
     reader.write("app/two", "mine");
     next(&file);
-    reader.run(&["get", "app"]).failed_with(3, &["app is a folder", "remove it"]);
+    reader.run(&["get", "app"]).failed_with(3, &["app is a folder", "move it away"]);
     assert_eq!(reader.read("app/two"), b"mine");
 }

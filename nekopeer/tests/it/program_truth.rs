@@ -238,9 +238,9 @@ fn follow_says_why_no_indexer_can_be_asked_and_takes_a_name_that_becomes_a_folde
 /// The same folders are elsewhere then.
 #[test]
 fn copy_of_a_set_that_was_moved_with_its_data_folder_is_known() {
-    let (_indexers, origin, reader) = two_homes();
+    let (indexers, origin, reader) = two_homes();
     origin.write_all([("build/a", "a"), ("build/b", "b")]);
-    let _sharing = origin.share(&["--set", "build", "app"]);
+    let sharing = origin.share(&["--set", "build", "app"]);
     let there = |dir: &str, words: &[&str]| reader.done(&[&["--dir", dir], words].concat());
     there("one", &["get", "app"]);
     fs::rename(reader.path("one"), reader.path("two")).unwrap();
@@ -249,9 +249,23 @@ fn copy_of_a_set_that_was_moved_with_its_data_folder_is_known() {
     origin.done(&["share", "--set", "build", "app"]);
     there("two", &["get", "app"]);
     assert_eq!((reader.read("two/app/a"), reader.read("two/app/b")), (b"newer".to_vec(), b"b".to_vec()));
-    let elsewhere = there("two", &["get", "app", "-o", "three"]);
+    // A follower goes on where it is now, and so does the origin.
+    fs::rename(reader.path("two"), reader.path("five")).unwrap();
+    let mut following = reader.start_out(&["--dir", "five", "follow", "app"], "app is at version 2");
+    assert_eq!(there("five", &["ls", "--json"]).json()["files"][0]["path"], reader.text("five/app"));
+    assert!(!following.said().contains("was changed"), "{}", following.said());
+    drop(sharing);
+    fs::create_dir(origin.path("moved")).unwrap();
+    for entry in ["build", ".neko"] {
+        fs::rename(origin.path(entry), origin.path("moved").join(entry)).unwrap();
+    }
+    let _sharing = origin.start_err(&["--dir", "moved", "serve"], "registered 1 file");
+    let late = Home::at(&indexers, 0);
+    late.done(&["get", "app"]);
+    assert_eq!(late.read("app/a"), b"newer");
+    let elsewhere = there("five", &["get", "app", "-o", "three"]);
     assert!(!elsewhere.out.concat().contains("already here"), "{elsewhere:?}");
     let help = ["nobody shares a file build", "get build/"];
-    origin.done(&["share", "build"]);
-    reader.run(&["--dir", "two", "get", "build", "-o", "four/"]).failed_with(1, &help);
+    origin.done(&["--dir", "moved", "share", "moved/build"]);
+    reader.run(&["--dir", "five", "get", "build", "-o", "four/"]).failed_with(1, &help);
 }
