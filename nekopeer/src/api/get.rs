@@ -278,8 +278,8 @@ impl Api for Get {
         match place.and_then(|place| place.0.parent()).filter(|folder| !folder.is_dir()) {
             None => Ok(()),
             Some(folder) => {
-                let why =
-                    format!("{} is no folder: make it, or name another place with -o", folder.display());
+                let help = if folder.exists() { "name" } else { "make it, or name" };
+                let why = format!("{} is no folder: {help} another place with -o", folder.display());
                 Err(Failure::with(FailureKind::NoSuchPath, why))
             }
         }

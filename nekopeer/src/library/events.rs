@@ -366,7 +366,7 @@ impl fmt::Display for Event {
                 write!(f, "{name}: {lines} more lines of the command are not shown")
             }
             Self::Dropped(name) => write!(f, "dropped the outdated copy of {name}"),
-            Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; the copy is kept"),
+            Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; nothing changes"),
             Self::Withdrawn { name, version: None } => {
                 write!(f, "the origin of {name} no longer shares it; the copy is kept")
             }

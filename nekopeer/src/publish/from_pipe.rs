@@ -11,9 +11,12 @@ use nekoproto::{FileName, Remedy};
 use super::Publisher;
 use crate::{
     download::{already_running, pipe_broke},
-    failure::Failure,
+    failure::{Failure, FailureKind},
     library::Library,
-    storage::place::{Place, sync_folder},
+    storage::{
+        full,
+        place::{Place, sync_folder},
+    },
     util::progress::Progress,
 };
 
@@ -77,7 +80,7 @@ fn store_all(
             Ok(read) => {
                 if let Err(error) = partial.write_at(&buffer[..read], at) {
                     partial.discard()?;
-                    return Err(error);
+                    return Err(if error.kind == FailureKind::Full { full(&path) } else { error });
                 }
                 at += read as u64;
                 progress.add_done(read as u64);

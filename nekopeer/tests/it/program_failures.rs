@@ -172,6 +172,10 @@ fn running_peer_downloads_publishes_and_follows_once_there_is_space_again() {
         reader.run(&["get", "small"]).failed_with(3, &["no space is left to write"]);
         reader.run(&["share", "own"]).ended_with(3, "no space is left to write");
     }
+    let piped = fs::File::open(reader.write("large", bytes(1, 100_000))).unwrap();
+    let piped = reader.command(["share", "-", "--name", "piped"]).stdin(piped).output().unwrap();
+    let said = String::from_utf8(piped.stderr).unwrap();
+    assert!(said.contains("no space is left to write") && !said.contains(".neko/parts"), "{said}");
     assert!(reader.done(&["ls"]).out.concat().contains('f'));
     origin.share_anew("f", "22\n");
     serving.err_line("f: no space is left to write"); // the new version cannot be stored yet
