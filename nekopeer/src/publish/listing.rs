@@ -134,18 +134,21 @@ pub(crate) fn list_tree(
     Ok(())
 }
 
-/// The names of files in the folder of the tree that are published and were removed; those that are `listed` are there.
+/// The names of files in the folder of the tree, and of one that was in its place, that are published and were removed; those that
+/// are `listed` are there.
 fn missing(library: &Library, tree: &PublishedTree, listed: &[Listed]) -> Vec<FileName> {
     let Base::Folder(prefix) = &tree.base else { return Vec::new() };
     let start = if prefix == Path::new("") { String::new() } else { format!("{}/", prefix.display()) };
     let (catalogue, listed) =
         (&library.catalogue, listed.iter().map(|file| &file.name).collect::<HashSet<_>>());
-    let is_missing = |name: &FileName| {
+    let is_gone_from = |name: &FileName, path: Option<&Path>| {
         let entry = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
-        let entry = entry.filter(|entry| tree.path_of(name).as_ref() == Some(&entry.path));
+        let entry = entry.filter(|entry| path == Some(&entry.path));
         entry.is_some_and(|entry| entry.stamp.is_removed_from(&entry.path))
     };
-    let (mut missing, mut last) = (Vec::new(), start.clone());
+    let is_missing = |name: &FileName| is_gone_from(name, tree.path_of(name).as_deref());
+    let before = FileName::from_path(prefix).ok().filter(|name| is_gone_from(name, Some(tree.root())));
+    let (mut missing, mut last) = (Vec::from_iter(before), start.clone());
     while let Ok(mut names) = catalogue.names_after(&last, ENTRIES_AT_ONCE)
         && let Some(end) = names.last()
     {

@@ -70,6 +70,10 @@ fn what_was_removed_from_a_folder_that_is_shared_again_is_counted_and_stays_shar
     assert!(says(&both, "2 files that were shared are no longer there: d/in/b, e; "), "{both:?}");
     assert_eq!(origin.done(&["share", "d", "--json"]).json()["missing"], json!(["d/in/b"]));
     assert_eq!(origin.names(), ["d/.hidden", "d/a", "d/in/b", "dd", "e"]);
+    fs::remove_file(origin.path("dd")).unwrap();
+    origin.write("dd/c", "1");
+    let folder = origin.done(&["share", "dd"]);
+    assert!(says(&folder, "1 file that was shared is no longer there: dd; unshare NAME"), "{folder:?}");
 }
 
 #[test]
