@@ -1,12 +1,12 @@
 //! Compares where the symbolic links that the user named lead with where they led: watches the new target of one that moved, and
 //! withdraws what is in no target any more.
 
-use std::{collections::HashSet, mem::take, sync::Arc};
+use std::{collections::HashSet, fs::read_dir, mem::take, path::Path, sync::Arc};
 
 use nekoproto::FileName;
 
 use super::{Left, Told, Watching, look::names_of};
-use crate::{library::Library, publish::tree::PublishedTree, util::clock};
+use crate::{content::stamp::is_missing, library::Library, publish::tree::PublishedTree, util::clock};
 
 impl Watching {
     /// Looks where the paths lead now. What a link that leads elsewhere, or is gone, led to is withdrawn once that has settled.
@@ -17,8 +17,8 @@ impl Watching {
             for (path, root) in named {
                 match path.canonicalize() {
                     Ok(now) => has_moved |= now != root,
-                    Err(_) if root.exists() => drop(cut.insert(root)),
-                    Err(_) => {} // what it leads to is gone, which its folder shows
+                    Err(_) if is_removed(&path) && root.exists() => drop(cut.insert(root)),
+                    Err(_) => {} // about to be made anew; or what it leads to is gone, which its folder shows
                 }
             }
             (has_moved, cut)
@@ -87,6 +87,13 @@ impl Watching {
         let gone = self.library.blocking(gone).await;
         self.withdraw_names(gone).await
     }
+}
+
+/// Whether a link at `path` was removed: nothing is there, and its folder is, with something in it, as one whose disk is not mounted
+/// has nothing.
+fn is_removed(path: &Path) -> bool {
+    let has_entries = |folder: &Path| read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    path.symlink_metadata().is_err_and(|error| is_missing(&error)) && path.parent().is_some_and(has_entries)
 }
 
 /// What was published of the trees as they were `before`, and has no file in those that are there `now`. Blocking.

@@ -14,7 +14,7 @@ use crate::{
     content::stamp::Looker,
     failure::Failure,
     state::registrations::{Kind, Offered},
-    storage::{catalogue::Entry, place::Place},
+    storage::{catalogue::Entry, file_id::FileId, place::Place},
     util::clock,
 };
 
@@ -85,9 +85,13 @@ impl Library {
     pub(crate) fn shown_path(&self, entry: &Entry) -> PathBuf {
         let name = &entry.record.name;
         let of_set = || self.catalogue.place_of_trees(name).ok().flatten();
+        let moved = || {
+            let (trees, there) = (self.catalogue.trees(name).ok()??, self.share.path_of(name));
+            trees.of(FileId::of(&there).ok()?).is_some().then_some(there)
+        };
         match entry.record.policy.is_set().then(of_set).flatten() {
-            Some(folder) if folder.exists() => folder,
-            Some(folder) => Some(self.share.path_of(name)).filter(|moved| moved.is_dir()).unwrap_or(folder),
+            Some(folder) if !folder.exists() => moved().unwrap_or(folder),
+            Some(folder) => folder,
             None => entry.path.clone(),
         }
     }

@@ -191,6 +191,7 @@ fn watch_goes_where_a_link_leads_later() {
     lead(&origin, "latest", "builds/2");
     sharing.out_line("shared latest version 2");
     lead(&origin, "cur", "r2");
+    sharing.out_line("shared cur/f version 2");
     let is_unshared = || !origin.names().iter().any(|name| name == "cur/old");
     until(&mut sharing, "cur/old to be unshared", is_unshared);
     origin.write("r2/f", "changed");
