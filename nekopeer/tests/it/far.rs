@@ -50,7 +50,7 @@ impl FarHosts {
 
 /// TCP, TLS and the question, of the indexer and then of the origin; its list of chunks comes beside its bytes. Many small files take a few more, and not some each. It
 /// is the least of some runs: where a program is held up between two writes, what the other end says to the first of them
-/// comes before the second, and both count; and where it takes a quarter of a second, further sources are looked for.
+/// comes before the second, and both count.
 #[test]
 fn a_query_takes_three_turns_a_file_of_one_unit_six_and_many_small_ones_little_more() {
     let Some(hosts) = FarHosts::over(&[Wire::of(NEAR); 3]) else { return };
@@ -68,10 +68,7 @@ fn a_query_takes_three_turns_a_file_of_one_unit_six_and_many_small_ones_little_m
             reader.done(words);
             flights(&hosts.wan.take_carried(), READER)
         };
-        let until = Instant::now() + testkit::PATIENCE;
-        while turns() > most {
-            assert!(Instant::now() < until, "{words:?}: more than {most} turns each time");
-        }
+        assert!((0..RUNS).any(|_| turns() <= most), "{words:?}: more than {most} turns, {RUNS} times");
     }
 }
 
