@@ -1,5 +1,5 @@
-//! Compares where the symbolic links that the user named lead with where they led: watches the new target of one that moved, and
-//! withdraws what is in no target any more.
+//! Resolves the symbolic links that the user named again every two seconds: where one leads elsewhere or was removed, watches the new
+//! target, and withdraws after `--settle` the files that no target has.
 
 use std::{collections::HashSet, fs::read_dir, mem::take, path::Path, sync::Arc};
 
