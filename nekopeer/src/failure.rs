@@ -194,6 +194,10 @@ impl FailureList {
         if self.told.len() < TOLD_MAX { self.told.push(failure) } else { self.more += 1 }
     }
 
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
     /// All of them in one, of the kind of the first, if there are any.
     pub(crate) fn into_result(self) -> Result<(), Failure> {
         let Some((first, others)) = self.told.split_first() else { return Ok(()) };

@@ -48,6 +48,17 @@ struct FolderFiles {
     files: Vec<FoundFile>,
     skipped: Vec<Skipped>,
     disks: HashSet<u64>,
+    /// Why no set can be made of it.
+    faults: FailureList,
+}
+
+impl FolderFiles {
+    /// Fails with all that is wrong with it, also of the files that were found.
+    fn check_all(mut self) -> Result<(), Failure> {
+        let unread = |file: &FoundFile| Some(unreadable(&file.at)(open_file(&file.at).err()?));
+        self.files.iter().filter_map(unread).for_each(|fault| self.faults.push(fault));
+        self.faults.into_result()
+    }
 }
 
 /// What is in a folder, as far as it says whether the folder changed.
@@ -63,18 +74,16 @@ pub(crate) struct Fingerprint {
 
 pub(crate) fn fingerprint(filter: &Filter) -> Fingerprint {
     let (mut hasher, found) = (blake3::Hasher::new(), find(filter));
-    match &found {
-        Ok(found) => found.files.iter().for_each(|file| {
-            hasher.update(format!("{file:?}").as_bytes());
-        }),
-        Err(error) => {
-            hasher.update(error.to_string().as_bytes());
-        }
+    let found = found.and_then(|FolderFiles { files, disks, faults, .. }| {
+        faults.into_result().map(|()| (Some(disks.len()), files))
+    });
+    let (disks, found) = found.unwrap_or_else(|error| {
+        hasher.update(error.to_string().as_bytes());
+        (None, Vec::new())
+    });
+    for file in &found {
+        hasher.update(format!("{file:?}").as_bytes());
     }
-    let (disks, found) = match found {
-        Ok(found) => (Some(found.disks.len()), found.files),
-        Err(_) => (None, Vec::new()),
-    };
     let files = found.into_iter().map(|file| (file.at, file.stamp)).collect();
     Fingerprint { hash: hasher.finalize(), disks, files }
 }
@@ -87,25 +96,31 @@ pub(super) fn fold(
     progress: &Progress,
     stop: &CancellationToken,
 ) -> Result<Option<(Index, Vec<Skipped>)>, Failure> {
-    let FolderFiles { files, skipped, .. } = find(filter)?;
-    progress.set_total(progress.done() + 2 * files.iter().map(|file| file.stamp.size()).sum::<u64>());
-    let mut members = Vec::with_capacity(files.len());
+    let found = find(filter)?;
+    if !found.faults.is_empty() {
+        found.check_all()?;
+        return Ok(None);
+    }
+    progress.set_total(progress.done() + 2 * found.files.iter().map(|file| file.stamp.size()).sum::<u64>());
+    let mut members = Vec::with_capacity(found.files.len());
     let mut buffer = vec![0; READ_BYTES];
-    for file in &files {
-        let copied = copy(file, out, &mut buffer, progress, stop);
-        if copied.as_ref().is_err_and(|error| error.kind == FailureKind::Invalid) {
-            all_readable(&files)?;
-        }
-        let Some(content) = copied? else { return Ok(None) };
+    for file in &found.files {
+        let content = match copy(file, out, &mut buffer, progress, stop) {
+            Ok(Some(content)) => content,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind == FailureKind::Invalid => return found.check_all().and(Err(error)),
+            Err(error) => return Err(error),
+        };
         let (path, size, is_executable) = (file.path.clone(), file.stamp.size(), file.is_executable);
         members.push(Member { path, size, is_executable, content });
     }
-    if find(filter)?.files != files {
+    let again = find(filter)?;
+    if !again.faults.is_empty() || again.files != found.files {
         return Ok(None);
     }
     let index = Index::new(members)?;
     index.write(out)?;
-    Ok(Some((index, skipped)))
+    Ok(Some((index, found.skipped)))
 }
 
 fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
@@ -115,14 +130,13 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
         unreadable(&path)(cause(error))
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
-    let mut faults = FailureList::default();
     let (walk, mut links) = Links::walk(filter);
     let mut walk = walk.into_iter();
     while let Some(entry) = walk.next() {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                faults.push(match (links.broken(&error), error.path()) {
+                found.faults.push(match (links.broken(&error), error.path()) {
                     (Some(what), Some(path)) => not_a_file(path, what),
                     _ => unread(error),
                 });
@@ -146,7 +160,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
         let target = match links.target(&entry) {
             Ok(target) => target,
             Err(what) => {
-                faults.push(not_a_file(path, what));
+                found.faults.push(not_a_file(path, what));
                 if kind.is_dir() {
                     walk.skip_current_dir();
                 }
@@ -157,7 +171,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
             match filter.enter(path, &mut ignores) {
                 Ok(()) => drop(found.disks.insert(entry.metadata().map_err(unread)?.dev())),
                 Err(RulesError::Unreadable { path, source }) => {
-                    faults.push(unreadable(&path)(source));
+                    found.faults.push(unreadable(&path)(source));
                     walk.skip_current_dir();
                 }
                 Err(error) => return Err(error.into()),
@@ -166,10 +180,9 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
         }
         match member(filter, &entry, target, unread) {
             Ok(file) => found.files.push(file),
-            Err(error) => faults.push(error),
+            Err(error) => found.faults.push(error),
         }
     }
-    faults.into_result()?;
     if found.files.len() > SET_FILES_MAX {
         return Err(too_many_files(found.files.len())); // before any is read
     }
@@ -214,14 +227,6 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
         let message = format!("cannot read {}: {error}; make it readable", path.display());
         Failure { remedy: (!is_gone).then_some(Remedy::Exclude), ..Failure::with(kind, message) }
     }
-}
-
-/// Fails with all files that cannot be read, if one cannot.
-fn all_readable(files: &[FoundFile]) -> Result<(), Failure> {
-    let mut faults = FailureList::default();
-    let unread = files.iter().filter_map(|file| Some(unreadable(&file.at)(open_file(&file.at).err()?)));
-    unread.for_each(|fault| faults.push(fault));
-    faults.into_result()
 }
 
 /// The file of the folder that the link at `path` leads to.
@@ -288,22 +293,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_files_that_cannot_be_read_are_told() {
+    fn all_that_is_wrong_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let found = |name: &str| {
-            let metadata = folder.path().metadata().unwrap(); // a file could be opened, as root
-            let at = folder.path().join(name);
-            let (path, stamp) = (FileName::new(name).unwrap(), Stamp::of(&metadata));
-            FoundFile { path, at, stamp, is_executable: false }
+        let path = |name: &str| folder.path().join(name);
+        ["a", "c"].iter().for_each(|name| std::fs::create_dir(path(name)).unwrap());
+        std::fs::write(path("b"), "").unwrap();
+        let found = |names: &[&str]| {
+            let stamp = Stamp::of(&folder.path().metadata().unwrap()); // a file could be opened, as root
+            let file = |name: &&str| FoundFile {
+                path: FileName::new(name).unwrap(),
+                at: path(name),
+                stamp,
+                is_executable: false,
+            };
+            FolderFiles { files: names.iter().map(file).collect(), ..FolderFiles::default() }
         };
-        let files = ["a", "b", "c"].map(found);
-        std::fs::create_dir(folder.path().join("a")).unwrap();
-        std::fs::create_dir(folder.path().join("c")).unwrap();
-        std::fs::write(folder.path().join("b"), "").unwrap();
-        let failure = all_readable(&files).unwrap_err();
-        assert!(failure.message.contains("/a: ") && failure.message.contains("/c: "), "{failure}");
+        let mut all = found(&["a", "b", "c"]);
+        all.faults.push(not_a_file(&path("pipe"), "neither a file nor a folder"));
+        let failure = all.check_all().unwrap_err();
+        assert!(["/a: ", "/c: ", "/pipe "].iter().all(|path| failure.message.contains(path)), "{failure}");
         assert!(!failure.message.contains("/b: "), "{failure}");
         assert_eq!(failure.remedy, Some(Remedy::Exclude));
-        all_readable(&files[1..2]).unwrap();
+        found(&["b"]).check_all().unwrap();
     }
 }

@@ -157,7 +157,7 @@ fn terminal_journey() {
     let mut terminal = history_is_shared_and_stays(&reader, terminal);
     // Terminated while a command runs, and while it waits for a line, it ends well.
     origin.share_anew("big.bin", bytes(2, 12 * MIB));
-    terminal.types("get big.bin\r", "MiB/s");
+    terminal.types("get big.bin\r", "iB/s");
     terminal.terminated_ends();
     Terminal::open(&reader).terminated_ends();
 }
@@ -189,7 +189,7 @@ fn bars_are_drawn_for_each_file_by_whoever_asks_and_not_for_what_takes_a_moment(
     for (name, has_bar) in [("small.txt", false), ("one.bin", true)] {
         let mut getting = Terminal::start(&reader, &["get", name]);
         let drawn = getting.sees(" moved in ");
-        assert_eq!(drawn.contains("MiB/s"), has_bar, "{drawn}");
+        assert_eq!(drawn.contains("iB/s"), has_bar, "{drawn}");
         assert!(!drawn.contains("0 B/0 B"), "{drawn}");
         getting.ends();
     }
