@@ -159,7 +159,6 @@ impl Service {
 /// Who has `holder` connect, as it is told to another machine, which reached this one at `here`.
 fn told_via(holder: &ListedHolder, here: IpAddr) -> Via {
     match holder.via {
-        Via::Nobody if holder.node.addrs().iter().any(|addr| addr.ip().is_loopback()) => Via::Sender,
         Via::Indexer(IndexerAddr { addr, node }) if addr.ip().is_loopback() => {
             Via::Indexer(IndexerAddr { addr: SocketAddr::new(here, addr.port()), node })
         }

@@ -71,6 +71,10 @@ impl PeerService for PeerControl {
     async fn dial_back(self, _: Context, at: Option<SocketAddr>, token: Token) -> Result<(), Refusal> {
         let (endpoint, uploads) = self.for_indexer.ok_or(Refusal::WrongRole)?;
         let uploads = uploads.ok_or(Refusal::NotCalled)?;
+        // Another machine that sees a reader at loopback has a forwarder: the reader is not here.
+        if at.is_some_and(|at| at.ip().is_loopback()) && !self.remote.is_local() {
+            return Err(Refusal::NotCalled);
+        }
         uploads.dial_back(endpoint, at.unwrap_or(self.remote.addr), token).await
     }
 

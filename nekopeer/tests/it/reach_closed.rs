@@ -1,7 +1,7 @@
 //! A file is reached although nobody can connect to who shares it: a firewall, or a translator of addresses. If the
 //! reader can be connected to, the sharer does so; if neither can, the indexer passes the bytes on.
 
-use testkit::lan::Lan;
+use testkit::{lan::Lan, proxy::Proxy};
 
 use crate::program::{hosts::*, *};
 
@@ -57,4 +57,21 @@ fn two_behind_translators_reach_each_other_through_the_indexer() {
     let Some(lan) = Lan::of([&[1, 2, 3], &[2, 4], &[3, 5]]) else { return };
     [2, 3].into_iter().for_each(|host| lan.translate(host));
     reaches(&lan, 4, 5);
+}
+
+/// It sees both at its own machine.
+#[test]
+fn two_of_separate_networks_reach_each_other_through_an_indexer_behind_a_forwarder() {
+    let Some(lan) = Lan::of([&[1, 2], &[1, 3]]) else { return };
+    let _indexer = indexer(&lan, 1, "127.0.0.1:7708", &[]);
+    let [all, to] = ["0.0.0.0:7707", "127.0.0.1:7708"].map(|addr| addr.parse().unwrap());
+    let _forwarding = lan.host(1).within(|| {
+        let runtime = Runtime::new().unwrap();
+        let proxy = runtime.block_on(async { Proxy::begin(all, to) });
+        (proxy, runtime)
+    });
+    let [sharer, reader] =
+        [(2, "10.66.0.1:7707"), (3, "10.67.0.1:7707")].map(|(host, at)| home(&lan, host, at));
+    let _sharing = sharer.shares("hello\n");
+    reader.gets_soon(NAME, "hello\n");
 }

@@ -79,7 +79,8 @@ impl Session {
         lease_ends_ms: u64,
     ) -> Self {
         let names = SessionNames { reserved: Reservation::of_table(account), ..SessionNames::default() };
-        let is_local = at.addrs().first().is_none_or(|addr| addr.ip().is_loopback());
+        // Behind a forwarder on this machine it is seen at loopback, and says where it is.
+        let is_local = at.addrs().iter().all(|addr| addr.ip().is_loopback());
         Self {
             id,
             via: if is_local { Via::Nobody } else { Via::Sender },
