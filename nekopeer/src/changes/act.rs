@@ -13,6 +13,7 @@ use super::{
     Left, Told, Watching,
     folders::WatchedFolder,
     look::{self, At, Scan},
+    writers::open_for_writing,
 };
 use crate::{
     content::stamp::Stamp,
@@ -37,7 +38,7 @@ impl Watching {
             };
             due.into_iter().map(|path| (look(&path), path)).collect::<Vec<_>>()
         };
-        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        let (mut changed, mut gone, mut brief) = (Vec::new(), Vec::new(), Vec::new());
         let found = self.library.blocking(look).await;
         let now = clock::now();
         for (at, path) in found {
@@ -57,12 +58,16 @@ impl Watching {
             if let Look::File(_) = look {
                 self.excused.remove(&path);
             }
+            let is_brief = self.changes.is_brief(&path);
             match self.changes.looked(&path, look, now) {
                 None | Some(Look::Busy) => {}
-                Some(Look::File(stamp)) => changed.push((path, stamp)),
+                Some(Look::File(stamp)) => {
+                    if is_brief { &mut brief } else { &mut changed }.push((path, stamp))
+                }
                 Some(Look::Missing) => gone.push(path),
             }
         }
+        changed.extend(self.closed(brief).await);
         if let Some(set) = &mut self.set {
             set.is_due |= !(changed.is_empty() && gone.is_empty());
             let is_quiet = self.changes.next_at().is_none();
@@ -72,6 +77,24 @@ impl Watching {
             self.withdraw(gone).await?;
         }
         if changed.is_empty() { Ok(()) } else { self.publish(changed).await }
+    }
+
+    /// Those that are not open for writing, as far as this user sees. The others wait for their writers: they were renamed, touched
+    /// by somebody else, or opened before their folder was watched.
+    async fn closed(&mut self, mut files: Vec<(PathBuf, Stamp)>) -> Vec<(PathBuf, Stamp)> {
+        if files.is_empty() {
+            return files;
+        }
+        let open = self.library.blocking(|_| open_for_writing()).await;
+        let now = clock::now();
+        files.retain(|(path, stamp)| {
+            let is_open = open.contains(path);
+            if is_open {
+                self.changes.open(path.clone(), Look::File(*stamp), now);
+            }
+            !is_open
+        });
+        files
     }
 
     /// Withdraws the names of files that are gone, if their folders are not.

@@ -12,6 +12,7 @@ mod set;
 mod signs;
 #[cfg(test)]
 mod tests;
+mod writers;
 
 use std::{
     collections::{HashMap, HashSet},

@@ -99,6 +99,17 @@ impl<S: Copy + Eq> Changes<S> {
         self.paths.entry(path).or_insert(change);
     }
 
+    /// Whether `path` is not treated as one that may be open.
+    pub(crate) fn is_brief(&self, path: &Path) -> bool {
+        self.paths.get(path).is_some_and(|change| change.quiet < self.quiet_open)
+    }
+
+    /// What was taken at `path` is open for writing all the same, and waits.
+    pub(crate) fn open(&mut self, path: PathBuf, look: Look<S>, now: Instant) {
+        let (quiet, seen) = (self.quiet_open, Some(look));
+        self.paths.insert(path, Change { quiet, since: now, seen, look_at: now + quiet });
+    }
+
     /// Events were lost: any of the paths may be written by now.
     pub(crate) fn lost(&mut self, now: Instant) {
         for change in self.paths.values_mut() {

@@ -74,6 +74,32 @@ fn slow_writer_is_waited_for_and_only_the_complete_file_is_published() {
     sharing.out_line("shared d/open.bin version 1, 6 B");
 }
 
+/// Its folder is not watched yet when it is opened, it is renamed, or another program touches it.
+#[test]
+fn file_that_is_open_is_waited_for_whatever_else_happens_to_it() {
+    let (_indexers, origin) = one_home();
+    let mut sharing = watch(&origin, [("d/a.txt", "")], &["d"]);
+    let begin = |path: &str| {
+        let mut open = fs::File::create(origin.path(path)).unwrap();
+        open.write_all(b"half ").unwrap();
+        open
+    };
+    fs::create_dir_all(origin.path("d/run/deep")).unwrap();
+    let open = [begin("d/run/deep/new"), begin("part"), begin("d/touched")];
+    fs::rename(origin.path("part"), origin.path("d/renamed")).unwrap();
+    drop(fs::OpenOptions::new().append(true).open(origin.path("d/touched")).unwrap());
+    // What is found in a new folder is shared after two seconds: this is found later than the first of them.
+    origin.write("d/other/deep/z", "z\n");
+    sharing.out_line("shared d/other/deep/z version 1");
+    sleep(Duration::from_secs(3)); // it is what the test is about
+    assert_eq!(origin.names(), ["d/a.txt", "d/other/deep/z"]);
+    for (mut file, name) in open.into_iter().zip(["d/run/deep/new", "d/renamed", "d/touched"]) {
+        file.write_all(b"whole").unwrap();
+        drop(file);
+        sharing.out_line(&format!("shared {name} version 1, 10 B"));
+    }
+}
+
 /// A build removes a file and takes some seconds to make it anew; an editor moves it away and back.
 #[test]
 fn file_that_is_gone_for_a_while_is_not_withdrawn_and_becomes_one_version() {

@@ -291,3 +291,22 @@ fn file_that_is_made_anew_or_moved_back_before_it_is_settled_is_never_withdrawn(
     assert_eq!(changes.looked(path, Look::File(2), start + SETTLE), None);
     assert_eq!(changes.looked(path, Look::File(2), start + SETTLE + QUIET_FOUND), Some(Look::File(2)));
 }
+
+#[test]
+fn file_that_is_open_after_all_waits_for_its_close_or_for_long() {
+    let (now, path) = (Instant::now(), PathBuf::from("a"));
+    let look = |changes: &mut Changes<u64>, after| changes.looked(&path, Look::File(1), now + after);
+    let opened = || {
+        let mut changes = Changes::new(SETTLE);
+        changes.open(path.clone(), Look::File(1), now);
+        assert!(!changes.is_brief(&path), "it is not waited for once more");
+        changes
+    };
+    let mut changes = opened();
+    assert_eq!(look(&mut changes, QUIET_FOUND), None);
+    assert_eq!(look(&mut changes, QUIET_OPEN), Some(Look::File(1)), "as a log is");
+    let mut changes = opened();
+    changes.note(path.clone(), Sign::Complete, now + ms(1));
+    assert_eq!(look(&mut changes, ms(200)), None);
+    assert_eq!(look(&mut changes, ms(1) + QUIET), Some(Look::File(1)));
+}
