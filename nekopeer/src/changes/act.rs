@@ -90,7 +90,7 @@ impl Watching {
         files.retain(|(path, stamp)| {
             let is_open = open.contains(path);
             if is_open {
-                self.changes.open(path.clone(), Look::File(*stamp), now);
+                self.changes.found_open(path.clone(), Look::File(*stamp), now);
             }
             !is_open
         });

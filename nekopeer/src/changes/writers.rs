@@ -1,4 +1,4 @@
-//! Which files are open for writing, as `/proc` tells of the processes that this user may look into.
+//! Lists the files that processes have open for writing, from the links in `/proc/PID/fd` that this user may read.
 
 use std::{
     collections::HashSet,
@@ -10,8 +10,8 @@ use std::{
 /// Of a link in `/proc/PID/fd`: what it leads to is open for writing (proc_pid_fd(5)).
 const WRITES: u32 = 0o200;
 
-/// The paths that these files have now, also after they were renamed. Blocking, for some microseconds a file: none of them is
-/// looked at, so that a file system that hangs holds nothing up.
+/// The paths that these files have now, also after they were renamed. Blocking: reads each link of each process, and looks at no
+/// file, so that a file system that hangs holds nothing up.
 pub(super) fn open_for_writing() -> HashSet<PathBuf> {
     let entries = |path: &Path| read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let files = entries(Path::new("/proc")).flat_map(|process| entries(&process.join("fd")));

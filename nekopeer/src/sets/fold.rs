@@ -98,8 +98,7 @@ pub(super) fn fold(
 ) -> Result<Option<(Index, Vec<Skipped>)>, Failure> {
     let found = find(filter)?;
     if !found.faults.is_empty() {
-        found.check_all()?;
-        return Ok(None);
+        return found.check_all().map(|()| None);
     }
     progress.set_total(progress.done() + 2 * found.files.iter().map(|file| file.stamp.size()).sum::<u64>());
     let mut members = Vec::with_capacity(found.files.len());

@@ -99,13 +99,14 @@ impl<S: Copy + Eq> Changes<S> {
         self.paths.entry(path).or_insert(change);
     }
 
-    /// Whether `path` is not treated as one that may be open.
+    /// Whether a short quiet is enough for `path`, as its file was closed for all that the signs say.
     pub(crate) fn is_brief(&self, path: &Path) -> bool {
         self.paths.get(path).is_some_and(|change| change.quiet < self.quiet_open)
     }
 
-    /// What was taken at `path` is open for writing all the same, and waits.
-    pub(crate) fn open(&mut self, path: PathBuf, look: Look<S>, now: Instant) {
+    /// The file that [`looked`](Self::looked) just returned for `path` is open for writing: it waits for a sign of its close, or for
+    /// a long quiet.
+    pub(crate) fn found_open(&mut self, path: PathBuf, look: Look<S>, now: Instant) {
         let (quiet, seen) = (self.quiet_open, Some(look));
         self.paths.insert(path, Change { quiet, since: now, seen, look_at: now + quiet });
     }

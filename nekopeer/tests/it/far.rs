@@ -48,9 +48,9 @@ impl FarHosts {
     }
 }
 
-/// TCP, TLS and the question, of the indexer and then of the origin; its list of chunks comes beside its bytes. Many small files take a few more, and not some each. It
-/// is the least of some runs: where a program is held up between two writes, what the other end says to the first of them
-/// comes before the second, and both count.
+/// TCP, TLS and the question, of the indexer and then of the origin; its list of chunks comes beside its bytes. Many small
+/// files take a few more, and not some each. It is the least of some runs: where a program is held up between two writes, what
+/// the other end says to the first of them comes before the second, and both count.
 #[test]
 fn a_query_takes_three_turns_a_file_of_one_unit_six_and_many_small_ones_little_more() {
     let Some(hosts) = FarHosts::over(&[Wire::of(NEAR); 3]) else { return };

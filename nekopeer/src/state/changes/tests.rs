@@ -298,7 +298,7 @@ fn file_that_is_open_after_all_waits_for_its_close_or_for_long() {
     let look = |changes: &mut Changes<u64>, after| changes.looked(&path, Look::File(1), now + after);
     let opened = || {
         let mut changes = Changes::new(SETTLE);
-        changes.open(path.clone(), Look::File(1), now);
+        changes.found_open(path.clone(), Look::File(1), now);
         assert!(!changes.is_brief(&path), "it is not waited for once more");
         changes
     };
