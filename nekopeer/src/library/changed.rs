@@ -157,7 +157,7 @@ impl Library {
     }
 
     /// Compares the bytes of the file of `name` with those that were published. If they are the same, where it is and its
-    /// stamp now are stored. Ends early when the peer stops. Blocking.
+    /// stamp now are stored, once it is quiet. Ends early when the peer stops. Blocking.
     pub(crate) fn compare(&self, name: &FileName) -> Comparison {
         let Some(entry) = self.catalogue.get(name) else { return Comparison::Same };
         let compared = match self.found_now(&entry) {
@@ -180,11 +180,12 @@ impl Library {
         stamp: Stamp,
     ) -> Result<Comparison, Failure> {
         let began_ns = now_ns();
+        let is_quiet =
+            stamp.is_settled(began_ns) || self.changed.is_quiet(&entry.record.name, stamp, clock::now());
         let read = || -> io::Result<Comparison> {
             let mut file = open_file(path)?;
-            let is_quiet =
-                stamp.is_settled(began_ns) || self.changed.is_quiet(&entry.record.name, stamp, clock::now());
-            if !is_quiet || Stamp::of(&file.metadata()?) != stamp {
+            // Without a running peer nobody comes back to it: what it is now is told.
+            if self.is_serving && !is_quiet || Stamp::of(&file.metadata()?) != stamp {
                 return Ok(Comparison::Unsettled);
             }
             let hash = hash_of(&mut file, &self.tasks.stop)?;
@@ -198,7 +199,7 @@ impl Library {
             tracing::debug!(name = %entry.record.name, %error, "a file that changed on disk cannot be read");
             Comparison::Differs
         });
-        if compared == Comparison::Same {
+        if compared == Comparison::Same && is_quiet {
             self.catalogue.restamp(entry, path.to_owned(), stamp, began_ns)?;
         }
         Ok(compared)

@@ -9,7 +9,7 @@ use std::{
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Library, copies::Confirmed, events::Event};
+use super::{Library, changed::Comparison, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
     failure::Failure,
@@ -66,9 +66,14 @@ impl std::fmt::Display for Condition {
 
 impl Library {
     pub(crate) fn status(&self, entry: Entry, looker: &mut Looker) -> FileStatus {
-        let (entry, damage) = self.settled(entry, looker);
+        let (mut entry, mut damage) = self.settled(entry, looker);
         if damage.is_some() {
             self.note_changed(&entry.record.name);
+            // A peer that serves compares it in the background.
+            if !self.is_serving && self.compare(&entry.record.name) == Comparison::Same {
+                entry = self.catalogue.get_stated(&entry.record.name).map_or(entry, Arc::unwrap_or_clone);
+                damage = None;
+            }
         }
         FileStatus {
             own: self.catalogue.is_own(&entry),

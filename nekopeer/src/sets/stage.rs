@@ -8,6 +8,7 @@ use std::{
 };
 
 use nekoproto::FileName;
+use parking_lot::Mutex;
 
 use super::{folders_of_copies, replaced::Replaced};
 use crate::{
@@ -33,6 +34,8 @@ const KEPT: &str = "kept-";
 /// How long a replaced folder stays for whoever has it open.
 pub(super) const OLD_KEPT: Duration = Duration::from_secs(10);
 const OLD_MAX: usize = 1024;
+/// One replaced folder is removed at a time: otherwise what one sweep removes is taken by the next for a file of a user's.
+static REMOVING: Mutex<()> = Mutex::new(());
 
 /// The folder in which those of one set are made, on the disk of its place.
 #[derive(Clone, Debug)]
@@ -136,6 +139,7 @@ impl Stage {
 impl Stage {
     /// Removes a replaced folder. What a program that has it open put there meanwhile is brought back. Blocking.
     fn remove(&self, folder: &Path) {
+        let _removing = REMOVING.lock();
         let Some(replaced) = Replaced::of(&self.0, folder) else { return remove(folder) };
         replaced.bring_back(folder);
         if replaced.remove(folder) {

@@ -331,6 +331,21 @@ fn what_a_user_saves_while_the_next_version_takes_its_place_comes_back() {
     }
 }
 
+/// Each update removes what was replaced some time before it, and so does the timer of each.
+#[test]
+fn sweeps_at_once_bring_nothing_back_that_another_removes() {
+    let mut two = Two::new();
+    (0..500).for_each(|n| two.write(&format!("gone/{n}"), "x"));
+    two.update("1");
+    fs::remove_dir_all(two.origin.path().join("gone")).unwrap();
+    two.update("2");
+    let stage = two.stage();
+    fs::rename(&replaced(&stage)[0], stage.path().join(format!("old-{:032}", 0))).unwrap();
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| stage.sweep()))));
+    assert!(!stage.sweep(), "nothing is left");
+    assert!(!two.place().join("gone").exists());
+}
+
 /// Earlier folders have links of what stayed the same.
 #[test]
 fn file_that_is_written_in_place_after_updates_stays_one_file() {

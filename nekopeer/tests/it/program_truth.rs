@@ -1,5 +1,7 @@
 //! Runs commands beside withdrawn names, refused versions and copies that were moved, and compares what they print with the files.
 
+use std::time::UNIX_EPOCH;
+
 use crate::program::*;
 
 /// Goal: an indexer lists withdrawn names beside the others, and a page of these alone is not the answer.
@@ -84,6 +86,22 @@ fn copy_that_was_downloaded_to_another_place_since_is_replaced_where_it_was() {
     origin.share_anew("f", "three");
     reader.run(&["get", "f"]).ended_with(3, "--force");
     assert_eq!(reader.read("f"), b"mine");
+}
+
+/// As after `touch` and from a backup. Nobody compares it in the background.
+#[test]
+fn copy_with_another_time_is_looked_at_by_each_command_where_no_peer_runs() {
+    let (_indexers, _origin, reader, _sharing) = sharing("f", "one");
+    reader.done(&["get", "f"]);
+    File::open(reader.path("f")).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    let listed = || reader.done(&["ls", "--json"]).json()["files"][0]["freshness"].clone();
+    assert_eq!([listed(), reader.status("f")["freshness"].clone()], ["unverified", "fresh"]);
+    reader.done(&["wait", "f"]);
+    reader.write("f", "own");
+    assert_eq!(listed(), "changed");
+    reader.run(&["wait", "f", "--timeout", "1"]).ended_with(3, "the copy of f here is version 1, changed");
+    reader.write("f", "one");
+    assert_eq!(listed(), "unverified", "its bytes are back");
 }
 
 #[test]

@@ -29,7 +29,9 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The key file cannot be read or created.
-    #[error("cannot use the key file {path}: {source}; this user must be able to read and write it")]
+    #[error(
+        "cannot use the key file {path}: {source}; this user must be able to read and write it, on a disk that has links"
+    )]
     File {
         /// The key file.
         path: PathBuf,
