@@ -8,9 +8,9 @@ fn version(number: u64, policy: Policy) -> Goods {
     Goods::with(1, "a", number, content, |record| record.policy = policy)
 }
 
-fn chunk_of(goods: &Goods) -> DataRequest {
+fn chunk_of(record: &VerifiedRecord) -> DataRequest {
     let ranges = List::first_of([ByteRange { offset: 0, len: 1 }]);
-    DataRequest::Get { content: goods.record.content, ranges }
+    DataRequest::Get { content: record.content, ranges }
 }
 
 #[testkit::test]
@@ -22,7 +22,7 @@ async fn copy_is_not_served_past_its_bound_where_the_policy_forbids_it() {
     cache.get("a").await.unwrap();
     let stranger = Holder::idle(66);
     // Served only while the origin confirms it.
-    let ask = async || stranger.ask(cache.addr(), &chunk_of(&goods)).await;
+    let ask = async || stranger.ask(cache.addr(), &chunk_of(&goods.record)).await;
     eventually(async || ask().await.ok()).await;
     origin.confirms(Verdict::Unpublished);
     let refusal = eventually(async || ask().await.err()).await;
@@ -35,24 +35,15 @@ async fn copy_is_not_served_past_its_bound_where_the_policy_forbids_it() {
 }
 
 #[testkit::test]
-async fn outdated_copy_is_served_as_stale_where_the_policy_allows_it() {
-    let (indexer, [(_cached, cache)]) = network().await;
-    let goods = version(1, policy(Mode::Pull, 600));
-    let origin = goods.held(1, indexer.local_addr()).await;
-    cache.get("a").await.unwrap();
-    origin.tell(cache.addr(), [version(2, policy(Mode::Pull, 600)).record.to_signed()]).await.unwrap();
-    let grant = origin.ask(cache.addr(), &chunk_of(&goods)).await.unwrap();
-    assert_eq!((grant.len, grant.freshness), (1, Freshness::Stale));
-}
-
-#[testkit::test]
-async fn stale_is_remembered_over_a_kill_without_origin_and_indexer_and_then_refetched_with_them() {
+async fn outdated_copy_is_served_as_stale_stays_so_over_a_kill_with_nobody_to_ask_and_is_then_refetched() {
     let (indexer, [(from, origin), (to, mut reader)]) = network().await;
-    origin.publish(&from.write("a", b"version 1")).await;
+    let first = origin.publish(&from.write("a", b"version 1")).await;
     reader.get("a").await.unwrap();
     reader.peer.check_copies().await;
     origin.publish(&from.write("a", b"version 2")).await;
     reader.invalidated("a", 2).await;
+    let grant = Holder::idle(66).ask(reader.addr(), &chunk_of(&first)).await.unwrap();
+    assert_eq!((grant.len, grant.freshness), (1, Freshness::Stale), "as its policy allows");
     reader.peer.abort().await;
     origin.peer.abort().await;
     let reader = Node::start(to.config(&[])).await;

@@ -36,11 +36,6 @@ impl Two {
         assert!(ended.code == Some(3) && is_named && said.contains(text), "{ended:?}");
     }
 
-    fn is_of(&self, n: usize) {
-        assert_eq!(self.reader.read("a.txt"), format!("of origin {n}\n").as_bytes());
-        self.forget();
-    }
-
     fn forget(&self) {
         self.reader.done(&["deregister", "a.txt"]);
         std::fs::remove_file(self.reader.path("a.txt")).unwrap();
@@ -48,27 +43,32 @@ impl Two {
 }
 
 #[test]
-fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that_of_its_own() {
-    let two = Two::publish();
+fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that_of_its_own_if_gone_too() {
+    let mut two = Two::publish();
     let reader = &two.reader;
     let each = two.ids.each_ref().map(|id| format!("a.txt@{id}"));
     let is_refused = |words: &[&str]| two.refuses(words, "different files");
-    for (n, version) in [(0, 2), (1, 2), (0, 3)] {
+    for (n, of_origin) in each.iter().enumerate() {
         is_refused(&["get", "a.txt"]);
         is_refused(&["get", "a.txt", "-o", "-"]);
         two.refuses(&["follow", "a.txt"], "2 origins share different files as a.txt: say which, a.txt@");
-        reader.done(&["get", &each[n]]);
-        let text = format!("of origin {n}, again {version}\n");
+        reader.done(&["get", of_origin]);
+        let text = format!("of origin {n}, again\n");
         two.homes[n].share_anew("a.txt", &text);
         reader.gets("a.txt", text.as_bytes());
-        let following = reader.start_out(&["follow", "a.txt"], &format!("a.txt is at version {version}"));
+        let following = reader.start_out(&["follow", "a.txt"], "a.txt is at version 2");
         assert_eq!(following.interrupt().code, Some(0));
         assert_eq!(reader.done(&["get", "a.txt", "-o", "-"]).out, [text.trim()]);
         two.forget();
     }
     is_refused(&["get", "a.txt"]);
     reader.done(&["get", "a.txt", "--origin", &two.ids[1]]);
-    assert_eq!(reader.read("a.txt"), b"of origin 1, again 2\n");
+    two.homes[1].done(&["deregister", "a.txt"]);
+    drop(two.sharing.pop());
+    reader.run(&["get", "a.txt"]).failed_with(1, &[&two.ids[1], "no longer", &each[0]]);
+    assert_eq!(reader.read("a.txt"), b"of origin 1, again\n");
+    reader.done(&["get", "a.txt", "--origin", &two.ids[0]]);
+    assert_eq!(reader.read("a.txt"), b"of origin 0, again\n");
 }
 
 /// Whoever shares the same bytes under several keys may publish the next version.
@@ -160,7 +160,8 @@ fn a_name_with_an_at_sign_is_a_name_unless_it_ends_like_one_with_its_origin() {
     }
     // Nobody stands in for an origin by a file that is called like that.
     two.reader.done(&["get", names[2]]);
-    two.is_of(0);
+    assert_eq!(two.reader.read("a.txt"), b"of origin 0\n");
+    two.forget();
     let listed = other.listed();
     let id = &listed[0]["origin"].as_str().unwrap()[..10];
     let with_origin = format!("{}@{id}", names[2]);
@@ -174,17 +175,4 @@ fn a_name_with_an_at_sign_is_a_name_unless_it_ends_like_one_with_its_origin() {
     }
     let hint = ["nobody shares no.txt of origin 0123456789", "no.txt@0123456789@ID"];
     two.reader.run(&["get", "no.txt@0123456789"]).failed_with(1, &hint);
-}
-
-#[test]
-fn an_origin_of_a_copy_that_is_gone_is_said_plainly() {
-    let mut two = Two::publish();
-    two.reader.done(&["get", &format!("a.txt@{}", two.ids[0])]);
-    two.homes[0].done(&["deregister", "a.txt"]);
-    drop(two.sharing.remove(0));
-    let ended = two.reader.run(&["get", "a.txt"]);
-    ended.failed_with(1, &[&two.ids[0], "no longer", &format!("a.txt@{}", two.ids[1])]);
-    assert_eq!(two.reader.read("a.txt"), b"of origin 0\n");
-    two.reader.done(&["get", "a.txt", "--origin", &two.ids[1]]);
-    two.is_of(1);
 }

@@ -34,14 +34,13 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     let told = in_force(&run(&home, &words, &[("NEKO_TTR", "2"), ("NEKO_LEASE", "2"), ("NEKO_DIR", "")]));
     let at = |line: u32| format!("{file}:{line}");
     for (key, value, from) in [
-        ("ttr", "3".into(), "--ttr".to_owned()),
+        ("ttr", 3.into(), "--ttr".to_owned()),
         ("lease", 2.into(), "NEKO_LEASE".to_owned()),
         ("on_stale", "drop".into(), at(4)),
         ("limit_up", "5000".into(), at(5)),
         ("insecure", true.into(), at(6)),
         ("dir", ".".into(), "default".to_owned()),
     ] {
-        let value = if key == "ttr" { Value::from(3) } else { value };
         assert_eq!(told[key], (value, from), "{key}");
     }
     let off = in_force(&run(&home, &[&words[..], &["--insecure=false"]].concat(), &[]));

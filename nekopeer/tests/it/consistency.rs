@@ -206,13 +206,18 @@ async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
 }
 
 #[testkit::test]
-async fn outdated_copy_is_dropped_where_configured_unless_somebody_changed_it() {
+async fn outdated_copy_is_dropped_where_configured_also_if_it_is_gone_from_disk_unless_somebody_changed_it() {
     let drops = |config: &mut Config| config.on_stale = OnStale::Drop;
-    let mut stage = Stage::set(lasting_push(), drops).await;
-    stage.publish(2).await;
-    stage.reader.sees(&Event::Dropped(name("a"))).await;
-    assert!(!stage.to.has("a"));
-    assert!(stage.reader.peer.files().await.is_empty());
+    for is_gone in [false, true] {
+        let mut stage = Stage::set(lasting_push(), drops).await;
+        if is_gone {
+            fs::remove_file(stage.to.path("a")).unwrap(); // as a drop that was killed leaves it
+        }
+        stage.publish(2).await;
+        stage.reader.sees(&Event::Dropped(name("a"))).await;
+        assert!(!stage.to.has("a"));
+        assert!(stage.reader.peer.files().await.is_empty());
+    }
 
     let mut stage = Stage::set(lasting_push(), drops).await;
     stage.to.write("a", b"my own work");
@@ -253,15 +258,6 @@ async fn small_copy_is_refetched_while_large_ones_have_their_turns() {
         holders.push(holder);
     }
     assert_eq!(reader.event(refreshed).await, (2, 9), "the small one");
-}
-
-#[testkit::test]
-async fn outdated_copy_that_is_gone_from_disk_is_dropped_too() {
-    let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
-    fs::remove_file(stage.to.path("a")).unwrap(); // as a drop that was killed leaves it
-    stage.publish(2).await;
-    stage.reader.sees(&Event::Dropped(name("a"))).await;
-    assert!(stage.reader.peer.files().await.is_empty());
 }
 
 #[testkit::test]

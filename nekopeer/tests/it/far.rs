@@ -110,9 +110,14 @@ fn bytes_of_a_large_file_come_over_two_connections_before_its_list_of_chunks_and
         let early = of_connections.values().filter(|(_, _, came)| *came > COME).count();
         (early, told_since)
     };
-    let runs: Vec<_> = (0..RUNS).map(|_| run()).collect();
-    assert!(runs.iter().any(|(early, _)| *early == 2), "connections with early bytes: {runs:?}");
-    assert!(runs.iter().any(|(_, told_since)| *told_since == 0), "packets at the end: {runs:?}");
+    let (mut runs, mut come_early, mut ends_quietly) = (Vec::new(), false, false);
+    while runs.len() < RUNS && !(come_early && ends_quietly) {
+        let (early, told_since) = run();
+        (come_early, ends_quietly) = (come_early || early == 2, ends_quietly || told_since == 0);
+        runs.push((early, told_since));
+    }
+    assert!(come_early, "connections with early bytes: {runs:?}");
+    assert!(ends_quietly, "packets at the end: {runs:?}");
 }
 
 /// Where a bit field of a reader takes longer than the pause before it is asked for again, chunks are asked of it all the same.

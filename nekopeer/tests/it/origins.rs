@@ -26,19 +26,6 @@ async fn origin_that_hangs_delays_no_question_to_another() {
     reader.becomes("b", Freshness::Fresh).await;
 }
 
-#[testkit::test]
-async fn stale_copy_is_asked_about_again_and_knows_the_newest_version() {
-    let (indexer, [(_to, mut reader)]) = network().await;
-    let origin = goods(1, "a", 1).held(1, indexer.local_addr()).await;
-    reader.get("a").await.unwrap();
-    origin.tell(reader.addr(), [goods(1, "a", 3).record.to_signed()]).await.unwrap();
-    reader.invalidated("a", 3).await;
-    origin.confirms(Verdict::Newer(Box::new(goods(1, "a", 7).record.to_signed())));
-    reader.invalidated("a", 7).await;
-    assert!(reader.is("a", Freshness::Stale).await);
-    assert_eq!(reader.versions("a").await, (1, Some(7)));
-}
-
 /// What is asked about a stale copy is its newest known version, so that the origin pushes the next one.
 #[testkit::test]
 async fn stale_copy_is_subscribed_to_what_comes_next() {
@@ -182,8 +169,8 @@ async fn origin_that_brought_the_bytes_is_asked_on_the_same_connection_and_a_lat
 
 /// Each answer costs a write to the disk.
 #[testkit::test]
-async fn origin_that_tells_of_a_later_version_each_time_is_asked_again_after_a_pause() {
-    let (indexer, [(_to, reader)]) = network().await;
+async fn origin_that_tells_of_a_later_version_each_time_is_asked_again_after_a_pause_and_the_newest_counts() {
+    let (indexer, [(_to, mut reader)]) = network().await;
     let mut hostile = goods(1, "a", 1).held(1, indexer.local_addr()).await;
     reader.get("a").await.unwrap();
     while hostile.questions.try_recv().is_ok() {}
@@ -193,4 +180,10 @@ async fn origin_that_tells_of_a_later_version_each_time_is_asked_again_after_a_p
         assert!(matches!(hostile.questions.recv().await, Some(Question::Asked(_))));
     }
     assert!(began.elapsed() > Duration::from_millis(4 * 400), "{:?}", began.elapsed());
+    hostile.tell(reader.addr(), [goods(1, "a", 7).record.to_signed()]).await.unwrap();
+    reader.invalidated("a", 7).await;
+    hostile.confirms(Verdict::Newer(Box::new(goods(1, "a", 8).record.to_signed())));
+    reader.invalidated("a", 8).await;
+    assert!(reader.is("a", Freshness::Stale).await);
+    assert_eq!(reader.versions("a").await, (1, Some(8)));
 }

@@ -32,22 +32,23 @@ async fn published(origin: &Node, from: &Folder, content: &[u8]) {
     .await;
 }
 
-/// An origin of a second version, its bytes, and a reader that has the first.
-async fn outdated() -> (IndexerHandle, [(Folder, Node); 2], Vec<u8>) {
-    let (indexer, peers) = network().await;
-    let ([(from, origin), (_, reader)], first) = (&peers, bytes(1, SIZE));
-    published(origin, from, &first).await;
+#[testkit::test(multi_thread)]
+async fn update_moves_what_changed_and_not_the_chunks_around_it_and_a_damaged_base_costs_bytes_and_no_file() {
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
+    let first = bytes(1, SIZE);
+    published(&origin, &from, &first).await;
     reader.get("a").await.unwrap();
     let second = edited(&first, 400_000);
-    published(origin, from, &second).await;
-    (indexer, peers, second)
-}
-
-#[testkit::test(multi_thread)]
-async fn update_moves_what_changed_and_not_the_chunks_around_it() {
-    let (_indexer, [_origin, (to, reader)], second) = outdated().await;
+    published(&origin, &from, &second).await;
     let done = reader.gets(&to, "a", &second).await;
     assert!(done.bytes_moved < CHUNK_BYTES as u64 / 4, "{} bytes for 20 that changed", done.bytes_moved);
+    // What the origin packs the next one after is not what the reader has.
+    let third = edited(&second, 500_000);
+    published(&origin, &from, &third).await;
+    for (path, len) in bases(&from) {
+        fs::write(path, vec![7; usize::try_from(len).unwrap()]).unwrap();
+    }
+    reader.gets(&to, "a", &third).await;
 }
 
 /// However many versions it was away.
@@ -95,16 +96,6 @@ async fn bases_stay_within_what_the_user_allows() {
     origin.peer.shutdown().await;
     let _origin = from.peer_with(&[indexer.local_addr()], |config| config.keep_base = Some(max)).await;
     eventually(async || (bases(&from).len() == 2).then_some(())).await;
-}
-
-/// What the origin packs after is not what the reader has.
-#[testkit::test(multi_thread)]
-async fn base_that_is_damaged_costs_bytes_and_no_file() {
-    let (_indexer, [(from, _origin), (to, reader)], second) = outdated().await;
-    for (path, len) in bases(&from) {
-        fs::write(path, vec![7; usize::try_from(len).unwrap()]).unwrap();
-    }
-    reader.gets(&to, "a", &second).await;
 }
 
 #[testkit::test]

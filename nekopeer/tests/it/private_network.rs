@@ -33,7 +33,7 @@ fn secret_without_tls_is_refused_unless_the_link_is_closed() {
 }
 
 #[test]
-fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
+fn stranger_is_told_of_the_secret_before_it_starts_an_indexer_too_and_so_is_the_node_that_it_came_to() {
     let files = Home::with(&[]);
     let (right, wrong) = (files.secret("right", "a"), files.secret("wrong", "b"));
     let mut inside = with_indexer(&["--network-secret", &right]);
@@ -56,6 +56,14 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
 
     fs::set_permissions(&right, fs::Permissions::from_mode(0o644)).unwrap();
     asks(&["--network-secret", &right]).failed_with(2, &["chmod 600"]);
+
+    let stranger = Home::with(&[]);
+    let mut serving = stranger.start(&["serve", "--discover", &inside.indexer]);
+    serving.err_line(&format!("the indexer at {} is not used: ", inside.indexer));
+    serving.err_line("started one at ");
+    assert!(serving.said().contains("--network-secret FILE"));
+    let mut refused = stranger.start(&["serve", "--data-dir", "other", "--indexer", &inside.indexer]);
+    refused.err_line("does not let this peer in, trying again: ");
 }
 
 #[test]
@@ -78,19 +86,6 @@ fn reader_that_is_refused_by_the_indexer_that_it_found_is_told_why_in_every_comm
             home.run(&[&flags, words].concat()).failed_with(3, &["cannot be asked: ", why]);
         }
     }
-}
-
-#[test]
-fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
-    let files = Home::with(&[]);
-    let inside = with_indexer(&["--network-secret", &files.secret("secret", "a")]);
-    let stranger = Home::with(&[]);
-    let mut serving = stranger.start(&["serve", "--discover", &inside.indexer]);
-    serving.err_line(&format!("the indexer at {} is not used: ", inside.indexer));
-    serving.err_line("started one at ");
-    assert!(serving.said().contains("--network-secret FILE"));
-    let mut refused = stranger.start(&["serve", "--data-dir", "other", "--indexer", &inside.indexer]);
-    refused.err_line("does not let this peer in, trying again: ");
 }
 
 #[test]

@@ -28,15 +28,6 @@ fn get_goes_on_with_a_version_that_is_shared_meanwhile() {
 }
 
 #[test]
-fn ls_takes_names_and_folders_and_says_which_is_not_here() {
-    let (_indexers, home) = one_home();
-    let _sharing = home.share_files([("a", "1"), ("b/c", "2"), ("b/d", "3")], &["a", "b"]);
-    let listed = |words: &[&str]| home.done(&[&["ls"], words].concat()).out.len() - 1;
-    assert_eq!([listed(&[]), listed(&["b"]), listed(&["a", "b/d"])], [3, 2, 2]);
-    home.run(&["ls", "b/c/d"]).failed_with(1, &["nothing here is called b/c/d"]);
-}
-
-#[test]
 fn what_only_asks_leaves_nothing_behind_and_a_folder_that_is_missing_is_no_new_peer() {
     let indexers = Indexers::one();
     let home = Home::at(&indexers, 0);

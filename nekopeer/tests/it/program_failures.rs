@@ -106,16 +106,17 @@ fn share_that_publishes_nothing_names_the_missing_file_once_and_ends_although_th
 }
 
 #[test]
-fn indexer_that_is_not_there_is_named_soon() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // accepts connections, never replies
-    for addr in [NOBODY.to_owned(), silent.local_addr().unwrap().to_string()] {
-        let home = Home::with(&["--indexer", &addr]);
+fn indexer_that_is_not_there_is_named_soon_and_one_that_is_stopped_is_told_from_a_machine_that_is_off() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // connections are taken, and nobody answers
+    let stopped = silent.local_addr().unwrap().to_string();
+    for (addr, why) in [(NOBODY, "cannot be asked: "), (&stopped, "takes connections and does not answer")] {
+        let home = Home::with(&["--indexer", addr]);
         let started = Instant::now();
         let asking = ["query", "search", "get"].map(|command| {
             home.start(&[command, "a.bin", "--data-dir", command]) // concurrently
         });
-        for running in asking {
-            running.wait().failed_with(3, &[&addr]);
+        for (running, why) in asking.into_iter().zip([why, "", ""]) {
+            running.wait().failed_with(3, &[addr, why]);
         }
         assert!(started.elapsed() < BOUNDED, "it took {:?}", started.elapsed());
     }
@@ -223,18 +224,6 @@ fn what_takes_connections_and_closes_them_is_told_from_a_machine_that_is_off() {
     thread::spawn(move || listener.incoming().for_each(drop));
     let home = Home::with(&["--indexer", &indexer]);
     home.run(&["query", "a"]).failed_with(3, &[&indexer, "has too many connections, or is no nekop2p node"]);
-}
-
-/// It takes connections that nobody answers.
-#[test]
-fn stopped_indexer_is_told_from_a_machine_that_is_off() {
-    let (_kept, silent) = kept_port();
-    let home = Home::with(&["--indexer", &silent.to_string()]);
-    home.run(&["query", "a"]).ended_with(3, "cannot be asked: ");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let stopped = listener.local_addr().unwrap().to_string();
-    let home = Home::with(&["--indexer", &stopped]);
-    home.run(&["query", "a"]).failed_with(3, &["takes connections and does not answer"]);
 }
 
 #[test]

@@ -35,6 +35,9 @@ fn each_command_takes_folders_globs_and_folders_without_their_slash() {
             _ => assert_eq!((names, tickets[0].version), (vec!["odd"], None), "one ticket for all"),
         }
     }
+    let rows = |words: &[&str]| origin.done(&[&["ls"], words].concat()).out.len() - 1;
+    assert_eq!([rows(&[]), rows(&["odd"]), rows(&["odd/a", "odder"])], [4, 2, 2]);
+    origin.run(&["ls", "odd/a/b"]).failed_with(1, &["nothing here is called odd/a/b"]);
     reader.run(&["get", "odd", "--version", "1"]).failed_with(1, &["odd"]);
     assert_eq!(listed(&reader, &["query", "odd/in"], "name"), ["odd/in/b"], "a list, of one too");
     assert_eq!(listed(&reader, &["get", "odd", "--bound", "77"], "name"), BELOW);

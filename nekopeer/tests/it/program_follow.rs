@@ -148,12 +148,13 @@ fn version_that_is_put_back_is_the_last_that_the_running_command_accepted() {
 }
 
 #[test]
-fn version_that_came_while_the_command_ran_stays_and_has_its_turn() {
+fn command_that_runs_for_long_is_said_to_and_a_version_that_came_meanwhile_stays_and_has_its_turn() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let exec = r#"echo $NEKO_VERSION >> log; test $NEKO_VERSION != 2 || { until test -e go; do sleep .05; done; exit 1; }"#;
     let mut following = reader.start_out(&["follow", "f", "--exec", exec], "f is at version 1");
     publish(&origin, "two");
     until(&mut following, "the second command", || log(&reader).len() == 2);
+    following.err_line("the command runs on f");
     publish(&origin, "three");
     reader.done(&["get", "f"]);
     reader.write("go", "");
@@ -350,7 +351,7 @@ fn rollback_whose_peer_is_killed_does_not_go_back_once_more() {
 }
 
 #[test]
-fn version_that_was_refused_is_judged_again_when_its_user_asks_for_it() {
+fn version_that_was_refused_is_judged_again_when_its_user_asks_for_it_and_get_says_that_a_command_decides() {
     let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let follow = ["follow", "f", "--exec", "test -e up"];
     let mut following = reader.start(&follow);
@@ -362,12 +363,19 @@ fn version_that_was_refused_is_judged_again_when_its_user_asks_for_it() {
     std::fs::remove_file(reader.path("up")).unwrap();
     origin.share_anew("f", "two");
     following.err_line("version 2 is refused, and version 1 is back");
-    reader.done(&["get", "f"]);
+    reader.run(&["get", "f"]).ended_with(0, "the command of follow decides whether version 2 stays there");
     following.err_line("version 2 is refused, and version 1 is back");
     reader.done(&["rollback", "f", "1"]); // its command accepted it last, and does not run again
     reader.write("up", "");
     reader.done(&["get", "f"]);
     following.out_line("f is at version 2");
+    assert_eq!(reader.done(&["get", "f"]).err, [""; 0], "it is accepted");
+    std::fs::remove_file(reader.path("up")).unwrap();
+    origin.share_anew("g", "g");
+    origin.share_anew("f", "three");
+    following.err_line("version 3 is refused, and version 2 is back");
+    reader.run(&["get", "f", "g"]).ended_with(0, "decides whether 1 of these versions stay there");
+    until_is(&reader, &mut following, b"two");
     interrupt(following);
 }
 

@@ -147,20 +147,6 @@ fn what_the_reader_made_of_it_is_not_replaced_unless_forced_and_the_rest_is_told
     assert_eq!(left, 0, "its file in the data folder is gone");
 }
 
-/// A reader that keeps its copy fresh does so with folders too.
-#[test]
-fn news_brings_the_next_version_to_its_place() {
-    let (_indexers, origin, reader, _sharing) = shared();
-    reader.done(&["get", "app"]);
-    let mut serving = reader.serve(&["--on-stale", "refetch"]);
-    publish(&origin, "2");
-    let expected = tree(&origin.path("build"));
-    until(&mut serving, "the next version", || {
-        fs::read(reader.path("app/bin/run")).is_ok_and(|now| now == b"#!/bin/sh\necho 2\n")
-    });
-    assert_eq!(tree(&reader.path("app")), expected);
-}
-
 #[test]
 fn files_of_a_copy_are_not_published_as_the_readers_own() {
     let (_indexers, _origin, reader, _sharing) = shared();
@@ -175,8 +161,9 @@ fn files_of_a_copy_are_not_published_as_the_readers_own() {
     assert_eq!(reader.names(), ["app", "further", "mine"]);
 }
 
+/// A reader that keeps its copy fresh does so with folders too.
 #[test]
-fn folder_that_was_replaced_stays_for_who_has_it_open_whatever_process_comes_next() {
+fn folder_that_was_replaced_also_by_news_stays_for_who_has_it_open_whatever_process_comes_next() {
     let (_indexers, origin, reader, _sharing) = shared();
     reader.done(&["get", "app"]);
     let open = fs::File::open(reader.path("app")).unwrap();
@@ -185,8 +172,11 @@ fn folder_that_was_replaced_stays_for_who_has_it_open_whatever_process_comes_nex
     publish(&origin, "2");
     reader.done(&["get", "app"]);
     reader.done(&["ls"]);
+    let mut serving = reader.serve(&["--on-stale", "refetch"]);
     publish(&origin, "3");
-    reader.done(&["get", "app"]);
+    until(&mut serving, "the next version", || {
+        fs::read(reader.path("app/bin/run")).is_ok_and(|now| now == b"#!/bin/sh\necho 3\n")
+    });
     assert_eq!(tree(&held), before);
     assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
 }

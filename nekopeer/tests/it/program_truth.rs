@@ -34,24 +34,6 @@ fn quiet_follow_says_what_its_command_refuses_and_what_cannot_be_stored() {
     reader.start(&["-q", "follow", "f", "g"]).err_line("g: ");
 }
 
-#[test]
-fn get_says_that_the_command_of_follow_decides_what_stays() {
-    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
-    let hook = r#"! grep -q bad "$NEKO_PATH""#;
-    let mut following = reader.start_out(&["follow", "f", "--exec", hook], "f is at version 1");
-    origin.share_anew("f", "bad");
-    following.err_line("version 2 is refused, and version 1 is back");
-    reader.run(&["get", "f"]).ended_with(0, "the command of follow decides whether version 2 stays there");
-    following.err_line("version 2 is refused, and version 1 is back");
-    origin.share_anew("f", "good");
-    following.out_line("f is at version 3");
-    assert_eq!(reader.done(&["get", "f"]).err, [""; 0], "it is accepted");
-    origin.share_anew("g", "g");
-    origin.share_anew("f", "bad again");
-    following.err_line("version 4 is refused, and version 3 is back");
-    reader.run(&["get", "f", "g"]).ended_with(0, "decides whether 1 of these versions stay there");
-}
-
 /// Its handle leads nowhere then. The data folder is elsewhere, as that of a service is.
 #[test]
 fn share_folder_that_was_removed_and_made_again_is_filled_by_its_follower() {
@@ -63,15 +45,6 @@ fn share_folder_that_was_removed_and_made_again_is_filled_by_its_follower() {
     origin.share_anew("d/f", "two");
     following.out_line("d/f is at version 2");
     assert_eq!(reader.read("files/d/f"), b"two");
-}
-
-#[test]
-fn follow_says_that_its_command_runs_for_long() {
-    let (_indexers, _origin, reader, _sharing) = sharing("f", "one");
-    let mut following = reader.start(&["follow", "f", "--exec", "until test -e go; do sleep .05; done"]);
-    following.err_line("the command runs on f");
-    reader.write("go", "");
-    following.out_line("f is at version 1");
 }
 
 /// A user's file in the place it had before is not replaced.
@@ -116,7 +89,6 @@ fn details_of_several_names_say_whose_they_are_and_a_wrong_name_is_told_as_that(
     for wrong in ["readme.md", "READM.md"] {
         reader.run(&["get", wrong]).failed_with(1, &["did you mean README.md?"]);
     }
-    reader.run(&["rollback", "a"]).failed_with(1, &["a is neither shared nor held here"]);
     reader.start(&["wait", "a"]).err_line("waiting: a is neither shared nor held here");
     let shared = sharing.interrupt().out;
     assert!(shared.iter().any(|line| line.contains("all of them")), "{shared:?}");
@@ -149,23 +121,6 @@ fn get_of_a_folder_makes_nobody_a_reader_that_is_waited_for() {
     for name in ["course/a", "course/large"] {
         assert_eq!(origin.status(name)["readers"], json!([]), "{name}");
     }
-}
-
-/// The folder stays, as a file of the user's is in it; nothing else of it is removed.
-#[test]
-fn get_that_finds_a_folder_in_its_place_removes_nothing_from_it_unless_it_gets_the_place() {
-    let (_indexers, origin, reader) = two_homes();
-    origin.write_all([("w/1", "1"), ("w/2", "2")]);
-    let _sharing = origin.share(&["w"]);
-    reader.done(&["get", "w/"]);
-    reader.write("w/mine", "mine");
-    origin.done(&["unshare", "w/"]);
-    fs::remove_dir_all(origin.path("w")).unwrap();
-    origin.share_anew("w", "a file");
-    reader.run(&["get", "w"]).ended_with(3, "is a folder");
-    assert_eq!(["w/1", "w/2", "w/mine"].map(|name| reader.read(name)), [&b"1"[..], b"2", b"mine"]);
-    fs::remove_file(reader.path("w/mine")).unwrap();
-    reader.gets("w", "a file");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn download_goes_on_when_its_source_gets_another_address() {
 }
 
 #[test]
-fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
+fn cable_that_was_out_keeps_no_follower_from_the_next_update_and_who_shares_alone_is_found_where_it_moved() {
     let Some(lan) = Lan::of([&[1, 2]]) else { return };
     let [sharer, follower] = [1, 2].map(|host| home_that_discovers(&lan, host));
     let _sharing = sharer.share_files([(NAME, "one\n")], &["--lan", NAME]);
@@ -97,18 +97,11 @@ fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
     lan.cable(2, Cable::In);
     sharer.share_anew(NAME, "three\n");
     follower.has_soon(&mut following, "three\n");
-}
-
-/// It has an indexer of its own, which others find anew.
-#[test]
-fn who_shares_alone_is_found_where_it_has_moved() {
-    let Some(lan) = Lan::of([&[1, 2]]) else { return };
-    let [sharer, reader] = [1, 2].map(|host| home_that_discovers(&lan, host));
-    let _sharing = sharer.share_files([(NAME, "one\n")], &["--lan", NAME]);
-    reader.gets_soon(NAME, "one\n");
+    following.interrupt();
+    // It has an indexer of its own, which others find anew.
     lan.move_to(1, 11);
-    sharer.share_anew(NAME, "two\n");
-    reader.gets_soon(NAME, "two\n");
+    sharer.share_anew(NAME, "four\n");
+    follower.gets_soon(NAME, "four\n");
 }
 
 #[test]

@@ -5,34 +5,26 @@ use testkit::{lan::Lan, proxy::Proxy};
 
 use crate::program::{hosts::*, *};
 
-/// Host `sharer` shares, and host `reader` gets it; both know the indexer on the first host.
-fn reaches(lan: &Lan, sharer: u8, reader: u8) {
-    let _indexer = indexer(lan, 1, "0.0.0.0:7707", &[]);
+/// Host `sharer` shares, and host `reader` gets it; both know the indexer on the first host. Gives that and who shares.
+fn reaches(lan: &Lan, sharer: u8, reader: u8) -> (Running, Running, Home) {
+    let indexer = indexer(lan, 1, "0.0.0.0:7707", &[]);
     let [sharer, reader] = [sharer, reader].map(|host| home(lan, host, "10.66.0.1:7707"));
     let content = bytes(1, 3 * MIB);
-    let _sharing = sharer.shares(&content);
+    let sharing = sharer.shares(&content);
     reader.gets_soon(NAME, &content);
     sharer.share_anew(NAME, "two\n");
     let mut following = reader.start(&["follow", NAME]);
     reader.has_soon(&mut following, "two\n");
     sharer.share_anew(NAME, "three\n");
     reader.has_soon(&mut following, "three\n");
+    (indexer, sharing, sharer)
 }
 
 #[test]
-fn firewalled_sharer_reaches_an_open_reader() {
+fn firewalled_sharer_reaches_an_open_reader_and_is_told_that_nobody_can_connect_to_it() {
     let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
     lan.firewall(2);
-    reaches(&lan, 2, 3);
-}
-
-#[test]
-fn sharer_is_told_that_nobody_can_connect_to_it() {
-    let Some(lan) = Lan::of([&[1, 2]]) else { return };
-    lan.firewall(2);
-    let _indexer = indexer(&lan, 1, "0.0.0.0:7707", &[]);
-    let sharer = home(&lan, 2, "10.66.0.1:7707");
-    let mut sharing = sharer.shares("one\n");
+    let (_indexer, mut sharing, sharer) = reaches(&lan, 2, 3);
     sharing.err_line("others cannot connect to this machine at 10.66.0.2:");
     let status = sharer.done(&["status"]);
     assert!(status.err.iter().any(|line| line.contains("others cannot connect")), "{status:?}");

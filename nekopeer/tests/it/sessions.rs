@@ -172,20 +172,3 @@ async fn what_cannot_be_published_is_named_and_the_rest_is_published() {
     assert!(*path == from.path("pipe") && why.to_string().contains("not a regular file"), "{outcome:?}");
     assert_eq!(outcome.published.len(), 1, "nothing waits for the pipe");
 }
-
-#[testkit::test]
-async fn data_folder_with_the_private_key_is_never_shared() {
-    let folder = Folder::new();
-    folder.write("good", b"content");
-    let data_dir = folder.path("state"); // inside the shared folder, and not named .neko
-    let config = Config { data_dir: Some(data_dir.clone()), ..folder.config(&[]) };
-    let origin = Node::start(config).await;
-    assert!(data_dir.join("peer.key").exists());
-    let outcome = origin.publish_all(&[&folder.path("")]).await;
-    let names: Vec<&str> = outcome.published.iter().map(|record| record.name.as_str()).collect();
-    assert_eq!(names, ["good"]);
-    for path in [data_dir.clone(), data_dir.join("peer.key")] {
-        let refused = origin.peer.publish(vec![path], PublishOptions::default(), &Arc::default()).await;
-        assert!(refused.unwrap_err().to_string().contains("is kept secret by this peer"));
-    }
-}

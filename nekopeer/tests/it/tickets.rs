@@ -38,7 +38,7 @@ fn status_until(home: &Home, what: &str) -> Ended {
 }
 
 #[test]
-fn a_ticket_alone_brings_the_file_also_after_an_update() {
+fn a_ticket_alone_brings_the_file_also_after_an_update_and_is_followed_without_an_indexer_being_started() {
     let (_indexers, origin, _sharing, ticket) = shared();
     let text = ticket.parse::<Ticket>().unwrap();
     assert_eq!((text.name.as_str(), text.version, text.insecure), ("f.txt", Version::new(1), false));
@@ -57,6 +57,14 @@ fn a_ticket_alone_brings_the_file_also_after_an_update() {
         reader.gets("g.txt", b"another\n");
         assert_eq!(reader.done(&["get", &ticket, "-o", "-"]).out, [bytes.trim_end()]);
     }
+    let reader = stranger();
+    let mut following = reader.start_out(&["follow", &ticket], "f.txt is at version 2");
+    origin.share_anew("f.txt", "three\n");
+    following.out_line("f.txt is at version 3");
+    following.interrupt();
+    // The folder remembers the indexers: the name alone is enough.
+    let mut following = reader.start_out(&["follow", "f.txt"], "f.txt is at version 3");
+    assert!(!reader.path(".neko/indexer.key").exists(), "an indexer was started: {}", following.said());
 }
 
 #[test]
@@ -105,9 +113,10 @@ fn tickets_and_names_go_together_and_are_printed_later_too() {
     }
 }
 
+/// A ticket of one machine says so there, and elsewhere, where at its loopback address nobody or somebody else listens.
 #[test]
-fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked() {
-    let (indexers, _origin, _sharing, good) = shared();
+fn another_key_or_nobody_at_an_address_of_a_ticket_is_passed_over_and_said_where_there_is_no_other() {
+    let (indexers, _origin, mut sharing, good) = shared();
     let good = good.parse::<Ticket>().unwrap();
     let other = Indexers::one();
     let wrong = IndexerAddr { addr: other.addr(0).parse().unwrap(), node: Identity::generate().id() };
@@ -126,8 +135,14 @@ fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked(
     // Whoever serves is told that its files are listed there, too.
     reader.write("own.txt", "own\n");
     reader.start(&["share", "own.txt"]).err_line("known here from before");
-    let only = Ticket { indexers: List::first_of([wrong]), ..good.clone() };
-    stranger().run(&["get", &only.to_string()]).ended_with(3, "key");
+    assert!(sharing.out_line("nekopeer get neko:").starts_with("on this machine: "), "{}", sharing.said());
+    sharing.err_line("for other machines: share with --lan");
+    assert!(good.is_local());
+    let elsewhere = "another machine than the one where the ticket was made";
+    for (at, why) in [(dead, ""), (wrong, "key")] {
+        let there = Ticket { indexers: List::first_of([at]), ..good.clone() };
+        stranger().run(&["get", &there.to_string()]).failed_with(3, &[elsewhere, why]);
+    }
     drop(indexers);
 }
 
@@ -228,39 +243,6 @@ fn what_is_here_by_a_ticket_is_updated_by_its_name_though_the_own_indexer_lists_
         origin.done(&[&["share"], names].concat());
         reader.done(&[&["get"], names].concat());
         names.iter().for_each(|name| assert_eq!(reader.read(name), bytes.as_bytes(), "{name}"));
-    }
-}
-
-#[test]
-fn ticket_is_followed_by_the_indexers_that_it_names_and_none_is_started() {
-    let ((_indexers, origin, _sharing, ticket), reader) = (shared(), stranger());
-    let mut following = reader.start_out(&["follow", &ticket], "f.txt is at version 1");
-    origin.share_anew("f.txt", "two\n");
-    following.out_line("f.txt is at version 2");
-    following.interrupt();
-    // The folder remembers them: the name alone is enough.
-    let mut following = reader.start_out(&["follow", "f.txt"], "f.txt is at version 2");
-    assert!(!reader.path(".neko/indexer.key").exists(), "an indexer was started: {}", following.said());
-}
-
-/// The loopback address of the ticket is another machine for its reader, where nobody or somebody else listens.
-#[test]
-fn ticket_of_one_machine_says_so_there_and_elsewhere() {
-    let (_indexers, origin) = one_home();
-    let mut sharing = origin.share_file("f.txt", "one\n");
-    let line = sharing.out_line("nekopeer get neko:");
-    assert!(line.starts_with("on this machine: "), "{line}");
-    sharing.err_line("for other machines: share with --lan");
-    let ticket = line.rsplit(' ').next().unwrap().parse::<Ticket>().unwrap();
-    assert!(ticket.is_local());
-    let (_port, nobody) = kept_port();
-    let other = Indexers::one();
-    for addr in [nobody, other.addr(0).parse().unwrap()] {
-        let indexers = List::first_of([IndexerAddr { addr, ..ticket.indexers[0] }]);
-        let there = Ticket { indexers, ..ticket.clone() }.to_string();
-        stranger()
-            .run(&["get", &there])
-            .failed_with(3, &["another machine than the one where the ticket was made"]);
     }
 }
 
