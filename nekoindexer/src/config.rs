@@ -129,12 +129,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_indexer_is_not_its_own_neighbor() {
-        let config = Config { neighbors: vec![Config::default().listen.into()], ..Config::default() };
-        assert!(matches!(config.validate(), Err(ConfigError::OwnNeighbor(_))));
-    }
-
-    #[test]
     fn a_lease_has_an_end_and_a_length() {
         for lease in [Duration::ZERO, Duration::from_secs(3601)] {
             assert!(Config { lease, ..Config::default() }.validate().is_err());

@@ -24,6 +24,14 @@ pub fn record(origin: u16, text: &str, version: u64, change: impl FnOnce(&mut Re
     record.sign(&identity(origin)).unwrap()
 }
 
+/// A version whose content and manifest are made of one byte.
+pub fn of_content(origin: u16, text: &str, version: u64, content: u8) -> VerifiedRecord {
+    record(origin, text, version, |record| {
+        record.content = ContentHash::from_bytes([content; 32]);
+        record.manifest = ManifestHash::from_bytes([content; 32]);
+    })
+}
+
 /// One version of a file that no peer published.
 #[derive(Clone)]
 pub struct Goods {

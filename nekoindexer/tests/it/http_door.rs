@@ -42,8 +42,10 @@ fn is_served(addr: SocketAddr) {
     assert_eq!(ask(addr, "GET", "/hello", &[], b"").status, 200);
 }
 
+/// Which hosts, origins and headers are refused is tested beside the guard; here, that it stands before the routes, and
+/// that each error is a problem.
 #[test]
-fn answers_carry_the_headers_that_keep_pages_apart() {
+fn answers_carry_the_headers_that_keep_pages_apart_and_every_error_is_a_problem() {
     let (_door, addr) = echo();
     let answer = ask(addr, "GET", "/hello", &[], b"");
     assert_eq!((answer.status, answer.text()), (200, "hello"));
@@ -57,13 +59,7 @@ fn answers_carry_the_headers_that_keep_pages_apart() {
     for (name, value) in headers {
         assert!(answer.header(name).starts_with(value), "{name}: {}", answer.head);
     }
-}
 
-/// Which hosts, origins and headers are refused is tested beside the guard; here, that it stands before the routes, and
-/// that each error is a problem.
-#[test]
-fn every_error_is_a_problem() {
-    let (_door, addr) = echo();
     let json = "content-type: application/json";
     let (long, large) = (format!("x: {}", "x".repeat(32 * 1024)), "1".repeat(2 << 20));
     let cases: [(&str, &str, &[&str], &str, u16); 10] = [

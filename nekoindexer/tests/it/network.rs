@@ -102,19 +102,12 @@ async fn at_its_last_hop_a_query_goes_only_to_who_may_have_the_name(security: Se
     }
     let beyond = peers[0].query("only-4", 3).await;
     assert_eq!((beyond.hits.len(), beyond.messages), (0, 2));
+    for (text, found) in [("only-1", (1, 1, true)), ("nobody has it", (0, 0, true))] {
+        let reply = peers[0].query(text, 1).await;
+        assert_eq!((reply.hits.len(), reply.messages, reply.complete), found, "{text}");
+    }
     peers[3].register([record(9, "late", 1)]).await;
     assert_eq!(peers[0].query("late", 3).await.hits.len(), 1, "at once, whatever was told by then");
-}
-
-#[testkit::test]
-async fn query_of_no_hops_asks_no_neighbor() {
-    let mut neighbor = Fake::begin(500, CLEAR, Habit::Says(QueryReply::default()));
-    let indexer = connected(CLEAR, &[neighbor.addr]).await;
-    let peer = holder(1, &indexer, CLEAR).await;
-    assert_eq!(hits(&peer.query("a", 0).await), [(1, nodes([1]))]);
-    assert_eq!(hits(&peer.query("b", 1).await), []);
-    let (_, request) = neighbor.asked.recv().await.unwrap();
-    assert_eq!(request.name.as_str(), "b", "the search went to the neighbor");
 }
 
 /// Fifty clients, forty queries each, all at once: the system that this one replaces stops here
@@ -156,14 +149,17 @@ async fn mesh_of_10_serves_50_clients_at_once() {
 }
 
 #[testkit::test]
-async fn deadline_of_an_hour_is_cut_and_the_query_served() {
+async fn query_of_no_hops_asks_no_neighbor_and_a_deadline_of_an_hour_is_cut_and_the_query_served() {
     let mut neighbor = Fake::begin(500, Security::Tls, Habit::nothing());
     let indexer = connected(Security::Tls, &[neighbor.addr]).await;
     let peer = holder(1, &indexer, Security::Tls).await;
+    peer.register([record(ORIGIN, "b", 1)]).await;
+    assert_eq!(hits(&peer.query("a", 0).await), [(1, nodes([1]))]);
     let hour = within(Duration::from_secs(3600));
-    let reply = peer.client.query(hour, query("a", 1)).await.unwrap().unwrap();
+    let reply = peer.client.query(hour, query("b", 1)).await.unwrap().unwrap();
     assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([1]))], true));
-    let (context, _) = neighbor.asked.recv().await.unwrap();
+    let (context, request) = neighbor.asked.recv().await.unwrap();
+    assert_eq!(request.name.as_str(), "b", "what may go no hop did not go to the neighbor");
     let left = context.deadline.saturating_duration_since(Instant::now());
     assert!(left < DEADLINE_MAX && left > DEADLINE_MAX / 2, "the neighbor has {left:?}");
 }

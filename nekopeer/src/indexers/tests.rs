@@ -9,6 +9,7 @@ use testkit::{
     goods,
     network::{ANY_PORT, kept_port},
     proxy::Proxy,
+    values::name,
 };
 use tokio::sync::broadcast;
 
@@ -21,10 +22,6 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-fn name() -> FileName {
-    FileName::new("a").unwrap()
-}
 
 fn record(version: u64) -> VerifiedRecord {
     goods::record(1, "a", version, |_| {})
@@ -85,7 +82,7 @@ impl ReaderPeer {
     /// What its indexer lists: the version, and for each holder whether it is this peer and whether it is
     /// partial.
     async fn listed(&self) -> Option<(u64, Vec<(bool, bool)>)> {
-        let answers = self.indexers().search_all(&[name()], 0, &via::Via::default()).await.unwrap();
+        let answers = self.indexers().search_all(&[name("a")], 0, &via::Via::default()).await.unwrap();
         let answer = &answers[0];
         let found = answer.candidates.first()?;
         let holder = |holder: &Holder| (holder.node == self.peer.node(), holder.partial);
@@ -114,7 +111,7 @@ async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
     reader.registers(1).await;
     assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "and not the older copy");
     let client = reader.indexers().sessions[0].link.client().unwrap();
-    client.deregister(call_within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
+    client.deregister(call_within(LIMIT), Names::first_of([name("a")])).await.unwrap().unwrap();
     reader.registers(1).await; // the renewal shows the missing name
     reader.becomes(Some((2, vec![OWN_PART]))).await;
     drop(second);
@@ -124,7 +121,7 @@ async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
 async fn part_that_ends_while_it_is_registered_is_not_left_behind() {
     let indexer = indexer(ANY_PORT).await;
     let reader = ReaderPeer::start(&indexer).await;
-    let (name, newer) = (name(), record(2));
+    let (name, newer) = (name("a"), record(2));
     let both = async || {
         let indexers = reader.indexers();
         tokio::join!(indexers.offer_part(&newer), indexers.end_part(&name));

@@ -104,16 +104,12 @@ pub(crate) fn add_holder(holders: &mut Vec<Holder>, mut holder: Holder) {
 mod tests {
     use std::net::SocketAddr;
 
-    use nekoproto::{ContentHash, ManifestHash};
     use testkit::{goods, values::identity};
 
     use super::*;
 
     fn candidate(origin: u16, content: u8, holders: &[u16]) -> Candidate {
-        let record = goods::record(origin, "a", 1, |record| {
-            record.content = ContentHash::from_bytes([content; 32]);
-            record.manifest = ManifestHash::from_bytes([content; 32]);
-        });
+        let record = goods::of_content(origin, "a", 1, content);
         let addr = |n: u16| SocketAddr::from(([127, 0, 0, 1], 1000 + n));
         let holder = |n: &u16| Holder::new(identity(*n).id(), addr(*n));
         Candidate { record, holders: holders.iter().map(holder).collect() }

@@ -53,13 +53,12 @@ pub(crate) fn later(
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::ContentHash;
     use testkit::goods;
 
     use super::*;
 
     fn record(version: u64, content: u8) -> VerifiedRecord {
-        goods::record(1, "a", version, |record| record.content = ContentHash::from_bytes([content; 32]))
+        goods::of_content(1, "a", version, content)
     }
 
     #[test]

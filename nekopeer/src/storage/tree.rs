@@ -117,58 +117,46 @@ fn no_folder(path: &Path) -> Failure {
 mod tests {
     use super::*;
 
+    /// At once, or by the steps of a file system that cannot exchange two names.
     #[test]
     fn nothing_but_the_expected_folder_is_replaced() {
-        let temp = tempfile::tempdir().unwrap();
-        let path = |name: &str| temp.path().join(name);
-        let place = Place::anywhere(&path("set")).unwrap();
-        let make = |name: &str, text: &str| {
-            std::fs::create_dir(path(name)).unwrap();
-            std::fs::write(path(name).join("a"), text).unwrap();
-            FileId::of(&path(name)).unwrap()
-        };
-        let read = |name: &str| std::fs::read_to_string(path(name).join("a")).unwrap();
-        let first = make("first", "1");
-        place.put_folder(&path("first"), None).unwrap();
-        assert_eq!((read("set"), place.folder_id().unwrap()), ("1".to_owned(), Some(first)));
-        let second = make("second", "2");
-        let refused = |replaced| {
-            let failure = place.put_folder(&path("second"), replaced).unwrap_err();
-            failure.message.contains("was changed meanwhile")
-        };
-        assert!(refused(None) && refused(Some(second)));
-        assert_eq!((read("set"), read("second")), ("1".to_owned(), "2".to_owned()));
-        place.put_folder(&path("second"), Some(first)).unwrap();
-        assert_eq!((read("set"), read("second")), ("2".to_owned(), "1".to_owned()));
-        std::fs::rename(path("set"), path("away")).unwrap();
-        assert!(refused(Some(second)), "it is gone");
-        std::fs::write(path("set"), "a file").unwrap();
-        assert!(place.folder_id().unwrap_err().message.contains("is no folder"));
-        assert!(refused(Some(second)) && refused(None));
-        assert_eq!(std::fs::read_to_string(path("set")).unwrap(), "a file");
-    }
-
-    #[test]
-    fn steps_replace_nothing_but_the_expected_folder_either() {
-        let temp = tempfile::tempdir().unwrap();
-        let path = |name: &str| temp.path().join(name);
-        let place = Place::anywhere(&path("set")).unwrap();
-        let make = |name: &str| {
-            std::fs::create_dir(path(name)).unwrap();
-            FileId::of(&path(name)).unwrap()
-        };
-        let put = |replaced| place.put_in_steps(&place.folder.handle, Path::new("new"), replaced);
-        let first = make("new");
-        put(None).unwrap();
-        let second = make("new");
-        assert!(put(None).is_err() && put(Some(second)).is_err(), "another one is there");
-        assert_eq!((place.folder_id().unwrap(), FileId::of(&path("new")).unwrap()), (Some(first), second));
-        put(Some(first)).unwrap();
-        assert_eq!((place.folder_id().unwrap(), FileId::of(&path("new")).unwrap()), (Some(second), first));
-        assert_eq!(temp.path().read_dir().unwrap().count(), 2, "nothing else is left");
-        std::fs::remove_dir(path("set")).unwrap();
-        std::fs::write(path("set"), "a file").unwrap();
-        assert!(put(Some(second)).is_err() && put(None).is_err());
-        assert!(path("set").is_file() && path("new").is_dir());
+        for in_steps in [false, true] {
+            let temp = tempfile::tempdir().unwrap();
+            let path = |name: &str| temp.path().join(name);
+            let place = Place::anywhere(&path("set")).unwrap();
+            let make = |text: &str| {
+                std::fs::create_dir(path("new")).unwrap();
+                std::fs::write(path("new/a"), text).unwrap();
+                FileId::of(&path("new")).unwrap()
+            };
+            let put = |replaced| match in_steps {
+                true => place
+                    .put_in_steps(&place.folder.handle, Path::new("new"), replaced)
+                    .map_err(|_| changed_meanwhile(&place.path)),
+                false => place.put_folder(&path("new"), replaced),
+            };
+            let refused = |replaced| put(replaced).unwrap_err().message.contains("was changed meanwhile");
+            let there = || {
+                let [set, new] = ["set/a", "new/a"].map(|name| std::fs::read_to_string(path(name)).ok());
+                [(place.folder_id().unwrap(), set), (FileId::of(&path("new")).ok(), new)]
+            };
+            let of = |id, text: &str| (Some(id), Some(text.to_owned()));
+            let first = make("1");
+            put(None).unwrap();
+            assert_eq!(there(), [of(first, "1"), (None, None)], "in steps: {in_steps}");
+            let second = make("2");
+            assert!(refused(None) && refused(Some(second)), "another one is there, in steps: {in_steps}");
+            assert_eq!(there(), [of(first, "1"), of(second, "2")], "in steps: {in_steps}");
+            put(Some(first)).unwrap();
+            assert_eq!(there(), [of(second, "2"), of(first, "1")], "in steps: {in_steps}");
+            assert_eq!(temp.path().read_dir().unwrap().count(), 2, "nothing else is left");
+            std::fs::rename(path("set"), path("away")).unwrap();
+            assert!(refused(Some(second)), "it is gone, in steps: {in_steps}");
+            std::fs::write(path("set"), "a file").unwrap();
+            assert!(place.folder_id().unwrap_err().message.contains("is no folder"));
+            assert!(refused(Some(second)) && refused(None), "a file is there, in steps: {in_steps}");
+            assert_eq!(std::fs::read_to_string(path("set")).unwrap(), "a file");
+            assert!(path("new").is_dir());
+        }
     }
 }

@@ -213,7 +213,6 @@ fn remove(library: &Library, name: &FileName) -> Result<Option<Removed>, Failure
 mod tests {
     use std::time::Instant;
 
-    use nekoproto::ContentHash;
     use testkit::goods;
 
     use super::*;
@@ -227,9 +226,7 @@ mod tests {
     async fn copy_is_not_dropped_while_the_command_of_a_follower_runs_on_it() {
         let (folder, path) = testkit::temp_path("a");
         std::fs::write(&path, b"1").unwrap();
-        let version = |n: u8| {
-            goods::record(1, "a", n.into(), |record| record.content = ContentHash::from_bytes([n; 32]))
-        };
+        let version = |n: u8| goods::of_content(1, "a", n.into(), n);
         let mut copy = copy_of(version(1), &path);
         copy.entry.newest = Some(version(2));
         let config = Config { on_stale: OnStale::Drop, ..Config::new(folder.path()) };

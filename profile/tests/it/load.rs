@@ -52,31 +52,26 @@ fn a_reader_and_its_indexer_that_die_lose_nothing() {
     assert_eq!(stdout.matches("| pass |").count(), 4, "{stdout}");
 }
 
-fn fails(broken: &str, protocol: &str, why: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path().to_str().unwrap();
-    let (code, stdout, stderr) = ends(&small(dir, &["--break", broken, "--protocol", protocol]));
-    assert_eq!(code, 3, "{stdout}{stderr}");
-    let rows = stdout.lines().filter(|line| line.starts_with('|') && line.contains(&format!("{protocol} ")));
-    let failed = rows.clone().filter(|row| row.contains("**fail**") && row.contains(why)).count();
-    assert!(failed > 0 && failed == rows.count(), "{stdout}");
-}
-
+/// A version that was acknowledged and does not arrive, two networks that are one, and an origin that comes back without what
+/// it published.
 #[test]
-fn an_acknowledged_version_that_does_not_arrive_is_seen() {
-    fails("drop", "native", "1 acknowledged and lost");
-    fails("drop", "rest", "1 acknowledged and lost");
-}
-
-#[test]
-fn two_networks_that_are_one_are_seen() {
-    fails("mix", "native", "lookups with files of others");
-}
-
-#[test]
-fn an_origin_that_comes_back_without_what_it_published_is_seen() {
-    fails("lose", "native", "6 acknowledged and lost");
-    fails("lose", "rest", "6 acknowledged and lost");
+fn a_promise_that_is_broken_on_purpose_is_seen() {
+    for (broken, protocol, why) in [
+        ("drop", "native", "1 acknowledged and lost"),
+        ("drop", "rest", "1 acknowledged and lost"),
+        ("mix", "native", "lookups with files of others"),
+        ("lose", "native", "6 acknowledged and lost"),
+        ("lose", "rest", "6 acknowledged and lost"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().to_str().unwrap();
+        let (code, stdout, stderr) = ends(&small(dir, &["--break", broken, "--protocol", protocol]));
+        assert_eq!(code, 3, "{broken}: {stdout}{stderr}");
+        let of = format!("{protocol} ");
+        let rows = stdout.lines().filter(|line| line.starts_with('|') && line.contains(&of));
+        let failed = rows.clone().filter(|row| row.contains("**fail**") && row.contains(why)).count();
+        assert!(failed > 0 && failed == rows.count(), "{broken}: {stdout}");
+    }
 }
 
 #[test]

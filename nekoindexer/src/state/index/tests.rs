@@ -124,7 +124,7 @@ fn a_session_without_names_ends_with_its_connection() {
 }
 
 #[test]
-fn holder_is_found_until_its_lease_ends() {
+fn holder_is_found_until_its_lease_ends_and_may_register_anew_while_it_is_connected() {
     let (setup, [session]) = Setup::with([2]);
     assert_eq!(setup.register(&session, 1), NEWS);
     let end = setup.now + LEASE;
@@ -132,17 +132,7 @@ fn holder_is_found_until_its_lease_ends() {
     assert_eq!(setup.found_at(end), [], "found after its lease, before any sweep");
     setup.index.renew(&session, LEASE, end);
     assert_eq!(setup.found_at(end), [(1, vec![holder(2)])]);
-    setup.index.disconnected(&session, setup.now);
-    assert_eq!(setup.expire(end + LEASE), [session.id()]);
-    assert_eq!(setup.register(&session, 1), Noted::Full, "a removed session");
-    assert_eq!(setup.index.names(), 0);
-}
-
-#[test]
-fn connected_holder_that_missed_its_lease_may_register_anew() {
-    let (setup, [session]) = Setup::with([2]);
-    setup.register(&session, 1);
-    let end = setup.now + LEASE;
+    let end = end + LEASE;
     assert_eq!(setup.expire(end), [session.id()]);
     assert_eq!((setup.index.names(), session.count()), (0, 0));
     setup.index.renew(&session, LEASE, end);
@@ -158,6 +148,8 @@ fn connected_holder_that_missed_its_lease_may_register_anew() {
     assert_eq!(setup.expire(later), []);
     assert_eq!(setup.expire(later + LEASE), [session.id()]);
     assert_eq!(setup.expire(later + LEASE), [], "nothing of it is left");
+    assert_eq!(setup.register(&session, 1), Noted::Full, "a removed session");
+    assert_eq!(setup.index.names(), 0);
 }
 
 #[test]

@@ -155,13 +155,7 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
         let library = start(folder.path());
         download(&library, 2, Killed::Never);
         let (catalogue, record) = (&library.catalogue, record(1));
-        let before = catalogue.get(&record.name).unwrap();
-        let partial =
-            library.share.place(&record.name).unwrap().partial(&library.data_dir, &record.name).unwrap();
-        partial.write_at(&content(1), 0).unwrap();
-        let stamp = partial.complete(record.size).unwrap();
-        let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
-        let mut copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        let (partial, before, mut copy) = completed(&library, &record);
         assert!(catalogue.may_put(&record, None).is_err());
         let later = &before.record;
         let passed = PassedOver { origin: later.origin, version: later.version, why: Why::RolledBack };
@@ -177,16 +171,15 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
             catalogue.put_copy(copy).unwrap();
         }
         drop(placing);
-        let name = record.name.clone();
         drop(library);
         let library = start(folder.path());
         let is_there = killed >= Killed::Moved;
-        let entry = library.catalogue.get(&name).unwrap();
+        let entry = library.catalogue.get(&record.name).unwrap();
         let version = if is_there { 1 } else { 2 };
         assert_eq!((entry.record.version.get(), on_disk(&entry)), (version, None), "{killed:?}");
         assert_eq!(std::fs::read(&entry.path).unwrap(), content(version), "{killed:?}");
         let expected = is_there.then_some(passed);
-        assert_eq!(library.catalogue.reader(&name).unwrap().passed_over, expected, "{killed:?}");
+        assert_eq!(library.catalogue.reader(&record.name).unwrap().passed_over, expected, "{killed:?}");
     }
 }
 
@@ -241,11 +234,11 @@ fn first_version() -> (tempfile::TempDir, Arc<Library>) {
     (folder, library)
 }
 
-/// Version 2 as it is before it is moved to its place: its complete partial file, the entry held, and the copy.
-fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<Entry>, StoredCopy) {
+/// A version as it is before it is moved to its place: its complete partial file, the entry held, and the copy.
+fn completed(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<Entry>, StoredCopy) {
     let partial =
         library.share.place(&record.name).unwrap().partial(&library.data_dir, &record.name).unwrap();
-    partial.write_at(&content(2), 0).unwrap();
+    partial.write_at(&content(record.version.get()), 0).unwrap();
     let stamp = partial.complete(record.size).unwrap();
     let before = library.catalogue.get(&record.name).unwrap();
     let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
@@ -256,7 +249,7 @@ fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<E
 fn file_that_is_being_replaced_is_not_called_changed() {
     let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
-    let (partial, before, mut copy) = second_version(&library, &record);
+    let (partial, before, mut copy) = completed(&library, &record);
     let placing = catalogue.place(to_place(&copy)).unwrap();
     copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
     let condition = || library.status(Entry::clone(&before), &mut <_>::default()).condition;
@@ -274,7 +267,7 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
     for is_killed in [false, true] {
         let (folder, library) = first_version();
         let (catalogue, record) = (&library.catalogue, record(2));
-        let (partial, before, mut copy) = second_version(&library, &record);
+        let (partial, before, mut copy) = completed(&library, &record);
         let placing = catalogue.place(to_place(&copy)).unwrap();
         assert!(catalogue.remove(&record.name).unwrap());
         copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
@@ -292,7 +285,7 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
 fn next_download_waits_for_what_a_dropped_one_moves() {
     let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
-    let (partial, before, mut copy) = second_version(&library, &record);
+    let (partial, before, mut copy) = completed(&library, &record);
     let placing = catalogue.place(to_place(&copy)).unwrap();
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
@@ -317,7 +310,7 @@ fn next_download_waits_for_what_a_dropped_one_moves() {
 fn dropped_download_leaves_what_another_one_moves_alone() {
     let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
-    let (_partial, _, copy) = second_version(&library, &record);
+    let (_partial, _, copy) = completed(&library, &record);
     let placing = catalogue.place(to_place(&copy)).unwrap();
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use nekoproto::{ContentHash, ManifestHash, Policy, VerifiedRecord, Version};
+use nekoproto::{Policy, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::{
     goods,
@@ -16,22 +16,15 @@ use crate::{
     storage::catalogue::numbering::Substance,
 };
 
-fn record(version: Version, content: u8) -> VerifiedRecord {
-    goods::record(1, "a", version.get(), |record| {
-        record.content = ContentHash::from_bytes([content; 32]);
-        record.manifest = ManifestHash::from_bytes([content; 32]);
-    })
-}
-
-fn version(number: u64) -> Version {
-    Version::new(number).unwrap()
+fn record(version: u64, content: u8) -> VerifiedRecord {
+    goods::of_content(1, "a", version, content)
 }
 
 #[test]
 fn heard_record_is_judged_by_its_number_its_bytes_and_who_relies_on_ours() {
-    let mine = record(version(5), 5);
+    let mine = record(5, 5);
     let judge = |is_pending, heard: (u64, u8)| {
-        Mine { record: &mine, newest: None, is_pending }.judge(&record(version(heard.0), heard.1))
+        Mine { record: &mine, newest: None, is_pending }.judge(&record(heard.0, heard.1))
     };
     for is_pending in [false, true] {
         assert_eq!(judge(is_pending, (4, 4)), None);
@@ -43,10 +36,10 @@ fn heard_record_is_judged_by_its_number_its_bytes_and_who_relies_on_ours() {
     assert_eq!(judge(false, (7, 7)), Some(Judgment::Superseded));
     assert_eq!(judge(false, (5, 4)), Some(Judgment::Renumber), "the one that ranks higher");
     assert_eq!(judge(false, (5, 7)), Some(Judgment::Superseded), "the other one");
-    let newest = record(version(8), 8);
+    let newest = record(8, 8);
     let superseded = Mine { record: &mine, newest: Some(&newest), is_pending: false };
-    assert_eq!(superseded.judge(&record(version(8), 8)), None, "it is known");
-    assert_eq!(superseded.judge(&record(version(9), 9)), Some(Judgment::Superseded));
+    assert_eq!(superseded.judge(&record(8, 8)), None, "it is known");
+    assert_eq!(superseded.judge(&record(9, 9)), Some(Judgment::Superseded));
 }
 
 #[derive(Default)]

@@ -1,6 +1,5 @@
 //! The table alone, and in a simulation with indexers that fail, restart and are full.
 
-use nekoproto::ContentHash;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::goods;
 
@@ -12,8 +11,7 @@ fn name(n: u8) -> FileName {
 }
 
 fn record(n: u8, version: u64) -> VerifiedRecord {
-    let content = ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]);
-    goods::record(1, name(n).as_str(), version, |record| record.content = content)
+    goods::of_content(1, name(n).as_str(), version, u8::try_from(version).unwrap())
 }
 
 type Held = HashMap<FileName, VerifiedRecord>;

@@ -1,13 +1,10 @@
 //! Tests of the catalogue: what survives a restart, and that no version number is used twice.
 
-use std::sync::atomic::AtomicU64;
-
 use nekoproto::{Policy, Record, VerifiedRecord, Version};
 use testkit::{
     goods::{self, bytes},
     values::name,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     model_tests::{DataFolder, identity},
@@ -19,7 +16,7 @@ impl DataFolder {
     fn draft(&self, file: &str, bytes: &[u8]) -> Draft {
         let path = self.path().join(file);
         std::fs::write(&path, bytes).unwrap();
-        let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
+        let chunked = chunk_file(&path, None, &Default::default(), &Default::default()).unwrap();
         Draft { name: name(file), path, chunked, policy: Policy::default(), known: None, is_named: true }
     }
 
@@ -96,7 +93,7 @@ fn a_file_is_cut_at_the_average_of_its_last_version() {
     let folder = DataFolder::new();
     let path = folder.path().join("a");
     std::fs::write(&path, vec![0; 1_000_000]).unwrap();
-    let chunk = |last| chunk_file(&path, last, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
+    let chunk = |last| chunk_file(&path, last, &Default::default(), &Default::default()).unwrap();
     assert_eq!(chunk(None).average, 65_536);
     assert_eq!(chunk(Some(131_072)).average, 131_072);
     assert_ne!(chunk(None).manifest_hash, chunk(Some(131_072)).manifest_hash);
