@@ -50,6 +50,9 @@ pub enum Condition {
     Missing,
 }
 
+/// Bytes that a command reads at most to tell whether a file with another time has the same bytes: some seconds.
+const COMPARED_AT_ONCE_MAX: u64 = 4 << 30;
+
 /// What [`Condition::Unshared`] means, for a user.
 pub(crate) const UNSHARED: &str = "its origin no longer shares it";
 
@@ -70,7 +73,8 @@ impl Library {
         if damage.is_some() {
             self.note_changed(&entry.record.name);
             // A peer that serves compares it in the background.
-            if !self.is_serving && self.compare(&entry.record.name) == Comparison::Same {
+            let is_compared = !self.is_serving && entry.record.size <= COMPARED_AT_ONCE_MAX;
+            if is_compared && self.compare(&entry.record.name) == Comparison::Same {
                 entry = self.catalogue.get_stated(&entry.record.name).map_or(entry, Arc::unwrap_or_clone);
                 damage = None;
             }
