@@ -5,6 +5,7 @@ mod beside;
 pub mod judge;
 mod victims;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use testkit::{rogue::Attack, rogue::Order};
 use tokio::{net::TcpListener, time::Instant};
 
@@ -29,7 +30,7 @@ const BAIT: &str = "bait/file.bin";
 #[derive(Clone, Debug, Args)]
 pub struct Hostile {
     /// Attacks [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = named())]
     pub(crate) attack: Vec<Attack>,
     /// Seconds that each attack lasts; as long is measured before it
     #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
@@ -39,13 +40,24 @@ pub struct Hostile {
     pub(crate) goals: bool,
 }
 
+/// The attack of a name; the help says of each what it is.
+fn named() -> impl TypedValueParser<Value = Attack> {
+    let values = Attack::ALL
+        .iter()
+        .map(|(_, name, does)| PossibleValue::new(*name).help(does.trim().trim_end_matches('.')));
+    PossibleValuesParser::new(values).try_map(|named| {
+        let found = Attack::ALL.iter().find(|(_, name, _)| *name == named);
+        found.map(|(attack, ..)| *attack).ok_or("no attack is called so")
+    })
+}
+
 impl Scenario for Hostile {
     type How = Connecting;
     type Target = Drawn;
 
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None)?;
-        let every = || Attack::ALL.iter().map(|(attack, _)| *attack).collect();
+        let every = || Attack::ALL.iter().map(|(attack, ..)| *attack).collect();
         let attacks = if self.attack.is_empty() { every() } else { self.attack.clone() };
         let mut all = Vec::new();
         for attack in attacks.iter().take_while(|_| !on.watch.is_stopped()) {

@@ -146,6 +146,8 @@ function linkRow() {
   return line;
 }
 
+const subscribers = ({ readers, behind }) => readers ? `${plural(readers, "lease")}${behind ? `, ${count(behind)} behind` : ""}` : "none";
+
 async function loadStatus() {
   const status = await ask("status");
   const { files: counted, traffic } = status;
@@ -156,7 +158,7 @@ async function loadStatus() {
     ["Copies", counted ? plural(counted.copies, "file") : "…"],
     ["Sent", bytes(traffic.bytes_up)], ["Received", bytes(traffic.bytes_down)],
     ["Uploads", `${count(traffic.uploads_active)} now, ${count(traffic.uploads_waiting)} waiting`],
-    ["Subscribers", counted ? `${plural(counted.readers, "lease")}, ${count(counted.behind)} not told yet` : "…"],
+    ["Subscribers", counted ? subscribers(counted) : "…"],
     ["Memory", status.memory_bytes ? bytes(status.memory_bytes) : "unknown"]]);
   fill($("links"), status.indexers, (link) => link.addr, linkRow);
   $("links-table").hidden = status.indexers.length === 0;
