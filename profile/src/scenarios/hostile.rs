@@ -5,7 +5,6 @@ mod beside;
 pub mod judge;
 mod victims;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use testkit::{rogue::Attack, rogue::Order};
 use tokio::{net::TcpListener, time::Instant};
 
@@ -30,7 +29,7 @@ const BAIT: &str = "bait/file.bin";
 #[derive(Clone, Debug, Args)]
 pub struct Hostile {
     /// Attacks [default: all]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = named())]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', long_help = listed())]
     pub(crate) attack: Vec<Attack>,
     /// Seconds that each attack lasts; as long is measured before it
     #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
@@ -40,15 +39,9 @@ pub struct Hostile {
     pub(crate) goals: bool,
 }
 
-/// The attack of a name; the help says of each what it is.
-fn named() -> impl TypedValueParser<Value = Attack> {
-    let values = Attack::ALL
-        .iter()
-        .map(|(_, name, does)| PossibleValue::new(*name).help(does.trim().trim_end_matches('.')));
-    PossibleValuesParser::new(values).try_map(|named| {
-        let found = Attack::ALL.iter().find(|(_, name, _)| *name == named);
-        found.map(|(attack, ..)| *attack).ok_or("no attack is called so")
-    })
+fn listed() -> String {
+    let each = Attack::ALL.iter().map(|(_, name, does)| format!("\n- {name}:{}", does.trim_end_matches('.')));
+    format!("Attacks [default: all]:{}", each.collect::<String>())
 }
 
 impl Scenario for Hostile {

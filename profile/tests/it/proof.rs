@@ -7,7 +7,7 @@ use crate::common::{drawn, ends, files_in, interrupted, ok, read_json, refused};
 
 #[test]
 fn attacks_that_do_not_exist_are_refused() {
-    refused(&["hostile", "--attack", "kindness"], "[possible values: silent, slow");
+    refused(&["hostile", "--attack", "kindness"], "no attack is called kindness; there are silent, slow");
     refused(&["hostile", "--seconds", "0"], "0 is not in 1..=600");
     refused(&["soak", "--json", "/nowhere/at/all.json"], "cannot write");
 }

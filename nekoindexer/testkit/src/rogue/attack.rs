@@ -1,7 +1,7 @@
 //! What rogue nodes do, and how that is called.
 
 use crate::prelude::*;
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use super::{
     Order, RogueError, connections, guests, holder, http, indexer, junk::Junk, peer, pretender::Habit,
@@ -117,5 +117,17 @@ impl Attack {
 impl fmt::Display for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl FromStr for Attack {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(_, known, _)| *known == name);
+        known.map(|(attack, ..)| *attack).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(_, name, _)| *name).collect();
+            format!("no attack is called {name}; there are {}", names.join(", "))
+        })
     }
 }
