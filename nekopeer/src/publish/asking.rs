@@ -11,11 +11,14 @@ use crate::indexers::Indexers;
 
 /// How long a publish waits, all in all, for the network to say which versions it knows. Whatever it does not
 /// say in time shows when the version is registered.
-pub(super) const ASKING_MAX: Duration = Duration::from_secs(1);
+const ASKING_MAX: Duration = Duration::from_secs(1);
+/// The same where the catalogue was lost, and nobody else knows which numbers it gave.
+const ASKING_AFTER_LOSS_MAX: Duration = Duration::from_secs(10);
 
 pub(super) struct Asking {
     runtime: Handle,
     indexers: Arc<Indexers>,
+    is_lost: bool,
 }
 
 pub(super) struct Asked {
@@ -25,15 +28,27 @@ pub(super) struct Asked {
 
 impl Asking {
     pub(super) fn new(indexers: &Arc<Indexers>) -> Self {
-        Self { runtime: Handle::current(), indexers: Arc::clone(indexers) }
+        Self { runtime: Handle::current(), indexers: Arc::clone(indexers), is_lost: false }
+    }
+
+    /// Where the catalogue `is_lost`, indexers that were not reached yet are waited for.
+    pub(super) fn after_loss(self, is_lost: bool) -> Self {
+        Self { is_lost, ..self }
+    }
+
+    pub(super) const fn patience(&self) -> Duration {
+        if self.is_lost { ASKING_AFTER_LOSS_MAX } else { ASKING_MAX }
     }
 
     /// Begins to ask for the names `published` before, and for some of the `new` ones: for all of them only if
     /// one turns out to be known, as after the loss of a catalogue.
     pub(super) fn begin(&self, published: Vec<FileName>, new: Vec<FileName>) -> Asked {
         let known = Arc::new(Mutex::new(HashMap::new()));
-        let (indexers, answers) = (Arc::clone(&self.indexers), Arc::clone(&known));
+        let (indexers, answers, is_lost) = (Arc::clone(&self.indexers), Arc::clone(&known), self.is_lost);
         let task = self.runtime.spawn(async move {
+            if is_lost {
+                indexers.tried().await;
+            }
             let (first, others) = new.split_at(new.len().min(BATCH_MAX));
             indexers.ask_own(first, &answers).await;
             let any_known = !answers.lock().is_empty();

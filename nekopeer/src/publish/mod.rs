@@ -182,6 +182,7 @@ impl Publisher {
             let (storing, mut stored) = mpsc::channel(1);
             let read = move |library: &Arc<Library>| {
                 let each = |stored| drop(storing.blocking_send(stored)); // its receiver waits for the end
+                let asking = asking.after_loss(library.catalogue.is_lost()?);
                 read_files::read_and_store(library, &asking, what, policies, (&progress, &stop), each)
             };
             let announcing = async {

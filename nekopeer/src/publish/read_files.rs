@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use self::storing::{not_stored, store};
 use super::{
     PolicyChange, PublishOutcome,
-    asking::{ASKING_MAX, Asked, Asking},
+    asking::{Asked, Asking},
     error::PublishError,
     listing::{Listed, NamedFile, list_files},
     tree::PublishedTree,
@@ -151,7 +151,7 @@ pub(super) fn read_and_store(
                 }
             }
         });
-        let mut patience = ASKING_MAX;
+        let mut patience = asking.patience();
         for (batch, asked) in receiver {
             let known = asking.end(asked, &mut patience);
             let mut stored = store(reader, batch, known);

@@ -1,6 +1,8 @@
 //! Version numbers where a catalogue was lost or restored: no number is taken twice, nothing is outbid
 //! for ever, and the user is told the number that stands.
 
+use tokio::{io::copy_bidirectional, net::TcpStream, time::sleep};
+
 use crate::common::*;
 
 /// Copies the key and, if there is one, the catalogue of a folder whose peer does not run.
@@ -64,6 +66,30 @@ async fn lost_catalogue_takes_no_number_again_finds_that_of_the_same_bytes_and_n
     let unchanged: Vec<u64> = outcome.unchanged.iter().map(|record| record.version.get()).collect();
     assert_eq!((outcome.published.len(), unchanged), (0, vec![2]));
     assert_eq!(publish(&origin, &from, "third").await, 3);
+}
+
+/// What an indexer knows is waited for, even where nothing was heard of it when the publish began.
+#[testkit::test]
+async fn lost_catalogue_gives_no_number_before_its_indexer_was_asked() {
+    let (indexer, [(from, origin), (_to, reader)]) = network().await;
+    assert_eq!(publish(&origin, &from, "first").await, 1);
+    reader.get("a").await.unwrap();
+    origin.peer.abort().await;
+    lose_catalogue(&from);
+    let (socket, addr) = kept_port();
+    let listener = socket.listen(1).unwrap();
+    let mut origin = Node::start(from.config(&[addr])).await;
+    let (mut near, _) = listener.accept().await.unwrap(); // it has connected, and hears nothing
+    let path = from.write("a", b"other");
+    let late = async {
+        sleep(Duration::from_millis(100)).await; // or it may be asked without the wait that is tested
+        let mut far = TcpStream::connect(indexer.local_addr()).await.unwrap();
+        tokio::spawn(async move { copy_bidirectional(&mut near, &mut far).await });
+    };
+    let publishing = async { origin.publish_all(&[&path]).await };
+    let (outcome, ()) = tokio::join!(publishing, late);
+    assert_eq!((outcome.published[0].version.get(), outcome.is_confirmed), (2, true));
+    assert!(!origin.unseen().iter().any(|event| renumbered(event).is_some()));
 }
 
 #[testkit::test]
