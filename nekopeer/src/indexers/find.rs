@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{
     Indexers,
-    search::{Asked, addresses, refused},
+    search::{Asked, addresses, forwarder, refused},
     session::failed,
     via::Via,
 };
@@ -150,6 +150,7 @@ fn page(
 ) -> Found {
     let (mut pages, mut complete, mut guests_unheard) = (Vec::with_capacity(replies.len()), true, false);
     let verifier = library.checks.verifier();
+    let forwarder = replies.iter().find_map(|(sender, _)| forwarder(*sender));
     for (sender, mut reply) in replies {
         // On all cores, and remembered: what is not valid is found below.
         reply.hits.par_chunks(CHECKED_IN_A_ROW).for_each(|hits| {
@@ -175,7 +176,7 @@ fn page(
     }
     let Page { found, next } = merged(pages, request.limit());
     let candidate = |found: nekoindexer::state::merge::Found| {
-        let holders = addresses(endpoint, &found.holders);
+        let holders = addresses(endpoint, &found.holders, forwarder);
         let record = verifier.verify(found.record.into_signed()).ok()?; // known to be valid
         Some(Candidate { record, holders })
     };
