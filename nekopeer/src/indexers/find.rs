@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{
     Indexers,
-    search::{Asked, addresses, forwarder, refused},
+    search::{Asked, addresses, refused},
     session::failed,
     via::Via,
 };
@@ -150,7 +150,6 @@ fn page(
 ) -> Found {
     let (mut pages, mut complete, mut guests_unheard) = (Vec::with_capacity(replies.len()), true, false);
     let verifier = library.checks.verifier();
-    let forwarder = replies.iter().find_map(|(sender, _)| forwarder(*sender));
     for (sender, mut reply) in replies {
         // On all cores, and remembered: what is not valid is found below.
         reply.hits.par_chunks(CHECKED_IN_A_ROW).for_each(|hits| {
@@ -176,7 +175,7 @@ fn page(
     }
     let Page { found, next } = merged(pages, request.limit());
     let candidate = |found: nekoindexer::state::merge::Found| {
-        let holders = addresses(endpoint, &found.holders, forwarder);
+        let holders = addresses(endpoint, &found.holders);
         let record = verifier.verify(found.record.into_signed()).ok()?; // known to be valid
         Some(Candidate { record, holders })
     };

@@ -24,7 +24,7 @@ use tarpc::client::RpcError;
 use tokio_util::sync::CancellationToken;
 
 use self::merging::absorb;
-pub(super) use self::merging::{addresses, forwarder};
+pub(super) use self::merging::addresses;
 use super::{
     Indexers,
     session::{Session, failed, sender, unreachable},

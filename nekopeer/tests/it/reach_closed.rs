@@ -51,36 +51,19 @@ fn two_behind_translators_reach_each_other_through_the_indexer() {
     reaches(&lan, 4, 5);
 }
 
-/// Forwards what connects to an address on this host to another one, until dropped.
-fn forward(lan: &Lan, host: u8, from: &str, to: &str) -> (Proxy, Runtime) {
-    let [from, to] = [from, to].map(|addr| addr.parse().unwrap());
-    lan.host(host).within(|| {
-        let runtime = Runtime::new().unwrap();
-        let proxy = runtime.block_on(async { Proxy::begin(from, to) });
-        (proxy, runtime)
-    })
-}
-
 /// It sees both at its own machine.
 #[test]
 fn two_of_separate_networks_reach_each_other_through_an_indexer_behind_a_forwarder() {
     let Some(lan) = Lan::of([&[1, 2], &[1, 3]]) else { return };
     let _indexer = indexer(&lan, 1, "127.0.0.1:7708", &[]);
-    let _forwarding = forward(&lan, 1, "0.0.0.0:7707", "127.0.0.1:7708");
+    let [all, to] = ["0.0.0.0:7707", "127.0.0.1:7708"].map(|addr| addr.parse().unwrap());
+    let _forwarding = lan.host(1).within(|| {
+        let runtime = Runtime::new().unwrap();
+        let proxy = runtime.block_on(async { Proxy::begin(all, to) });
+        (proxy, runtime)
+    });
     let [sharer, reader] =
         [(2, "10.66.0.1:7707"), (3, "10.67.0.1:7707")].map(|(host, at)| home(&lan, host, at));
-    let _sharing = sharer.shares("hello\n");
-    reader.gets_soon(NAME, "hello\n");
-}
-
-/// As by `ssh -L`: the indexer is at a loopback address for both, and says of the sharer that it is at one.
-#[test]
-fn two_that_forward_a_port_to_the_indexer_reach_each_other_through_it() {
-    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
-    let _indexer = indexer(&lan, 1, "127.0.0.1:7708", &[]);
-    let _in = forward(&lan, 1, "0.0.0.0:7707", "127.0.0.1:7708");
-    let _out = [2, 3].map(|host| forward(&lan, host, "127.0.0.1:7709", "10.66.0.1:7707"));
-    let [sharer, reader] = [2, 3].map(|host| home(&lan, host, "127.0.0.1:7709"));
     let _sharing = sharer.shares("hello\n");
     reader.gets_soon(NAME, "hello\n");
 }

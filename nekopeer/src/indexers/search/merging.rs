@@ -1,9 +1,7 @@
 //! What several indexers answered, as one: who holds each file, and where.
 
 use nekoindexer::state::holders::{Listed, Sender, heard};
-use nekoproto::{
-    FileName, Holder, IndexerAddr, QueryReply, Verifier, Via, limits::HOLDERS_MAX, transport::Endpoint,
-};
+use nekoproto::{FileName, Holder, QueryReply, Verifier, Via, limits::HOLDERS_MAX, transport::Endpoint};
 
 use super::Answer;
 use crate::state::choice::{Candidate, add_holder};
@@ -26,28 +24,16 @@ pub(super) fn absorb(
         }
         let Ok(record) = verifier.verify(hit.record) else { continue };
         let listed = heard(hit.holders, HOLDERS_MAX, &[], sender);
-        let holders = addresses(endpoint, &listed, forwarder(sender));
-        add(&mut merged.candidates, Candidate { record, holders });
+        add(&mut merged.candidates, Candidate { record, holders: addresses(endpoint, &listed) });
     }
 }
 
-/// `sender`, if it is at loopback: a port may be forwarded to it from here, and another from where a holder is that it sees
-/// at loopback too. Then nothing is at that address here, and the indexer has the holder connect.
-pub(in crate::indexers) fn forwarder(sender: Sender) -> Option<IndexerAddr> {
-    sender.is_local.then_some(sender.at)
-}
-
-/// These holders, each at the first of its addresses; the others are tried when that is dialled, and so is the
-/// [`forwarder`].
-pub(in crate::indexers) fn addresses(
-    endpoint: &Endpoint,
-    listed: &[Listed],
-    forwarder: Option<IndexerAddr>,
-) -> Vec<Holder> {
+/// These holders, each at the first of its addresses; the others are tried when that is dialled.
+pub(in crate::indexers) fn addresses(endpoint: &Endpoint, listed: &[Listed]) -> Vec<Holder> {
     for holder in listed {
         let via = match holder.via {
             Via::Indexer(indexer) => Some(indexer),
-            Via::Nobody | Via::Sender => forwarder,
+            Via::Nobody | Via::Sender => None,
         };
         endpoint.learn(&holder.at, via, holder.unreachable);
     }
