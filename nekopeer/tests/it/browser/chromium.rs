@@ -136,10 +136,15 @@ impl Browser {
     }
 
     fn act(&self, selector: &str, action: &str, body: Value) {
-        self.until(&format!("document.querySelector({})", json!(selector)));
-        let found = self.post("/element", json!({ "using": "css selector", "value": selector }));
-        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
-        self.post(&format!("/element/{id}/{action}"), body);
+        loop {
+            self.until(&format!("document.querySelector({})", json!(selector)));
+            let found = self.post("/element", json!({ "using": "css selector", "value": selector }));
+            let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
+            match self.command("POST", &format!("/element/{id}/{action}"), &body) {
+                Err(error) if error.contains("stale element") => {} // the page has put another in its place since
+                ended => return drop(ended.unwrap_or_else(|error| panic!("{action} {selector}: {error}"))),
+            }
+        }
     }
 
     pub(crate) fn click(&self, selector: &str) {
